@@ -71,6 +71,7 @@ class TrainOptions(Wire):
     seed: int = 7
     precision: str = "auto"  # auto | fp32 | bf16
     validation_share: float = 0.15  # of the training pairs, for calibration; never the held-out gold
+    layers: int = 0  # the top layers that train; 0: all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

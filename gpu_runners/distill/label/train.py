@@ -1,19 +1,17 @@
-"""Distil labelled pairs into one LoRA adapter and linear head over a frozen encoder, in two fits.
+"""Distil labelled pairs into one LoRA adapter and linear head over a frozen encoder: one fit on every pair, after a
+small one that measures how sure such a fit is of texts that it has not seen.
 
-1. Calibrate: train on all but a share of the pairs (never the held-out gold) and fit one temperature on that share.
-2. Refit: train the same number of epochs on every pair, starting from the baseline's own head. This doubles the time.
-   At 144 pairs of 8 confusable intents (320 test items, 3 seeds) keeping the share out cost a point of accuracy, and
-   choosing the number of epochs by the share's loss cost 0.7: it is too small to choose by. The baseline uses every
-   pair, so the adapter must too.
+1. Calibrate: train the top layers alone on all but a share of the pairs (never the held-out gold), and fit one
+   temperature on that share.
+2. Train: every pair, starting from the baseline's own head; the baseline uses every pair, so the adapter must too.
 
-Everything random comes from the seed and sums are made by one thread: the same job gives the same bytes on the same
-machine, whether or not it was interrupted.
+Why, and what was measured: docs/decisions/0036-one-fit.md. Everything random comes from the seed and sums are made by
+one thread: the same job gives the same bytes on the same machine, whether or not it was interrupted.
 """
 
 import dataclasses
 import hashlib
 import json
-import math
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,29 +21,32 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from backend.domain.encoders.card_prefixes import Use
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
+from backend.domain.labeling.calibration import fit_temperature
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.checkpoint import Hooks, StepDone
 from gpu_runners.distill.label.baseline import fit_head
-from gpu_runners.distill.label.calibration import fit_temperature
-from gpu_runners.distill.label.dataset import Pair, read_pairs, split
-from gpu_runners.distill.label.fit import Fit, pick_precision
+from gpu_runners.distill.label.dataset import Pair, read_pairs, split, targets_of
+from gpu_runners.distill.label.fit import Fit, n_steps_of, pick_precision
+from gpu_runners.distill.label.nets import Engine, by_length, first_layer, load_engine
 from gpu_runners.distill.label.options import read_options
 from gpu_runners.distill.repeatable import deterministic
 from gpu_runners.errors import JobStopped
 from gpu_runners.models import label_adapter as adapters
 from gpu_runners.models.bases import Base
-from gpu_runners.models.encoder import LabelNet, best_device, embed_all, load_body, width_of
+from gpu_runners.models.encoder import best_device
 from gpu_runners.models.encoder_tokens import TextTokenizer, sentence_settings
 from gpu_runners.models.label_adapter import AdapterConfig, Head
-from gpu_runners.models.merging import from_peft, linear_names
+
+CALIBRATION_LAYERS = 2  # of the calibration's fit; see docs/decisions/0036-one-fit.md
 
 
 class Phase(StrEnum):
     CALIBRATE = "calibrate"
-    REFIT = "refit"
+    TRAIN = "train"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,7 @@ def distill(
 
 
 class _Run:
-    """The two fits of one job and what passes between them: the number of epochs and the temperature."""
+    """The fits of one job and what passes between them: the temperature."""
 
     def __init__(self, *, job: DistillJob, options: TrainOptions, pairs: list[Pair], base: Base, hooks: Hooks) -> None:
         self.job, self.options, self.base, self.hooks = job, options, base, hooks
@@ -97,46 +98,42 @@ class _Run:
         self.precision = pick_precision(options.precision, device)
         self.train_pairs, self.held_pairs = split(pairs, share=options.validation_share, seed=options.seed)
         self.all_pairs = self.train_pairs + self.held_pairs
-        self.body = load_body(base).to(device)
         self.settings = sentence_settings(base, Use.CLASSIFICATION)
         self.tokenizer = TextTokenizer(
             base, max_tokens=options.max_tokens, prefix=self.settings.prefix, at_most=self.settings.max_tokens
         )
         self.rows = self.tokenizer.ids([pair.text for pair in self.all_pairs])
-        frozen = LabelNet(self.body, width=width_of(self.body), n_labels=len(job.labels), pooling=self.settings.pooling)
-        self.embedded = embed_all(frozen.to(device), self.rows).numpy()
+        self.engine: Engine = load_engine(base, device=device, pooling=self.settings.pooling, precision=self.precision)
+        self.embedded = self.engine.embed(self.rows)
         self.baseline: Head = fit_head(self.embedded, self.all_pairs, n_labels=len(job.labels))
         self.log: list[dict[str, Any]] = []
         self.temperature, self.epoch_loss = 1.0, 0.0
-        self.phase = Phase.CALIBRATE if self.held_pairs else Phase.REFIT
+        self.phase = Phase.CALIBRATE if self.held_pairs else Phase.TRAIN
         self.fit = self._new_fit()
         self._steps_before = 0
         self._done_here, self._started = 0, hooks.clock()
         self._cadence = checkpoint.Cadence(hooks, every_s=job.checkpoint_every_s)
 
     def _new_fit(self) -> Fit:
-        if self.phase is Phase.REFIT:
+        n_labels, options = len(self.job.labels), self.options
+        if self.phase is Phase.TRAIN:
             pairs, head = self.all_pairs, self.baseline
         else:  # this head must not have seen the held pairs
-            pairs = self.train_pairs
-            head = fit_head(self.embedded[: len(pairs)], pairs, n_labels=len(self.job.labels))
-        return Fit(
-            body=self.body,
-            pairs=pairs,
-            rows=self.rows[: len(pairs)],
-            head=head,
-            options=self.options,
-            precision=self.precision,
-            pooling=self.settings.pooling,
-        )
+            pairs, options = self.train_pairs, dataclasses.replace(options, layers=self._calibration_layers())
+            head = fit_head(self.embedded[: len(pairs)], pairs, n_labels=n_labels)
+        net = self.engine.net(self.rows, head, options)
+        return Fit(net=net, pairs=pairs, rows=self.rows[: len(pairs)], n_labels=n_labels, options=options)
+
+    def _calibration_layers(self) -> int:
+        return min(self.options.layers, CALIBRATION_LAYERS) or CALIBRATION_LAYERS
 
     def finish(self) -> adapters.Adapter:
         if self.phase is Phase.CALIBRATE:
             self._train()
-            self._steps_before, self.phase = self.fit.step, Phase.REFIT
+            self._steps_before, self.phase = self.fit.step, Phase.TRAIN
             self.fit = self._new_fit()
         self._train()
-        return from_peft(self.fit.net, baseline=self.baseline)
+        return self.fit.net.adapter(self.baseline)
 
     def _train(self) -> None:
         while self.fit.step < self.fit.n_steps:
@@ -159,12 +156,11 @@ class _Run:
         }
         self.epoch_loss = 0.0
         if self.phase is Phase.CALIBRATE:
-            net = self.fit.net.eval()
-            with torch.inference_mode():
-                embedded = embed_all(net, self.rows[len(self.train_pairs) :])
-                logits = net.logits(embedded.to(self.fit.device)).cpu().numpy().astype(np.float64)
+            logits, n_labels = self._held_logits(), len(self.job.labels)
+            targets = targets_of(self.held_pairs, n_labels).astype(np.float64)
+            weights = np.array([pair.weight for pair in self.held_pairs])
+            self.temperature, validation_loss = fit_temperature(logits, targets, weights=weights)
             labels = np.array([pair.label for pair in self.held_pairs])
-            self.temperature, validation_loss = fit_temperature(logits, labels)
             row |= {
                 "validation_loss": round(validation_loss, 6),
                 "validation_correct": int((logits.argmax(axis=1) == labels).sum()),
@@ -172,13 +168,18 @@ class _Run:
             }
         self.log.append(row)
 
+    def _held_logits(self) -> NDArray[np.float64]:
+        """(n, n_labels), of the pairs that this fit does not train on."""
+        first = len(self.train_pairs)
+        out = np.empty((len(self.held_pairs), len(self.job.labels)))
+        with torch.inference_mode():
+            for chosen in by_length(self.rows[first:]):
+                out[chosen] = self.fit.net.logits([first + i for i in chosen], dropout=False).cpu().numpy()
+        return out
+
     def _report(self, loss: float) -> None:
         self._done_here += 1
-        ahead = (
-            0
-            if self.phase is Phase.REFIT
-            else math.ceil(len(self.all_pairs) / self.options.batch_size) * self.options.epochs
-        )
+        ahead = 0 if self.phase is Phase.TRAIN else n_steps_of(len(self.all_pairs), self.options)
         step, n_steps = self._steps_before + self.fit.step, self._steps_before + self.fit.n_steps + ahead
         eta_s = (self.hooks.clock() - self._started) / self._done_here * (n_steps - step)
         epoch = (self.fit.step - 1) // self.fit.steps_per_epoch + 1
@@ -218,7 +219,7 @@ class _Run:
             rank=o.rank,
             alpha=o.alpha,
             pooling=self.settings.pooling.value,
-            target_modules=list(linear_names(self.body)),
+            target_modules=list(self.engine.target_modules),
             normalize=True,
             scale=adapters.SCALE,
             max_tokens=self.tokenizer.max_tokens,
@@ -228,19 +229,19 @@ class _Run:
     def active(self) -> dict[str, Any]:
         """The settings that were really switched on, for the receipt."""
         return {
-            "device": self.fit.device.type,
+            "device": self.fit.net.device.type,
+            "engine": self.engine.name,
+            "layers": self.engine.n_layers - first_layer(self.engine.n_layers, self.options.layers),
             "precision": self.precision,
             "threads": 1,
-            "optimizer": "torch.AdamW",
+            "optimizer": "torch.AdamW, fused",
             "batching": "length-bucketed",
             "deterministic": True,
             "pooling": self.settings.pooling.value,
             "prefix": self.settings.prefix,
             "n_train": len(self.all_pairs),
             "n_validation": len(self.held_pairs),
-            "versions": {
-                name: version(name) for name in ("torch", "transformers", "peft", "tokenizers", "scikit-learn")
-            },
+            "versions": {name: version(name) for name in (*self.engine.libraries, "tokenizers", "scikit-learn")},
         }
 
     def _fingerprint(self) -> str:
@@ -249,6 +250,7 @@ class _Run:
             "reading": dataclasses.asdict(self.settings),
             "precision": self.precision,
             "device": best_device().type,
+            "engine": self.engine.name,
         }
         del job["checkpoint_every_s"]
         return hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()
