@@ -1,9 +1,7 @@
-"""Labelled pairs: read strictly, split once for validation, batched by length. All orders follow from (seed, epoch)
+"""Labelled pairs: read strictly, batched by length. All orders follow from (seed, epoch)
 alone, so that a resumed run walks the same batches as an uninterrupted one."""
 
-import hashlib
 import json
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,25 +86,6 @@ def read_inputs(data: bytes) -> list[str]:
     return texts
 
 
-def split(pairs: Sequence[Pair], *, share: float, seed: int) -> tuple[list[Pair], list[Pair]]:
-    """(train, validation). Stratified: each label gives `share` of its pairs, at least one where it has four, never its
-    last three. Who goes is decided by a hash of the text, so adding a pair does not reshuffle the others, and equal
-    texts fall on one side."""
-    by_label: dict[int, list[Pair]] = defaultdict(list)
-    for pair in sorted(pairs, key=lambda p: _rank(p.text, seed)):
-        by_label[pair.label].append(pair)
-    held: set[tuple[str, int]] = set()
-    for label, members in by_label.items():
-        if share > 0 and len(members) >= 4:
-            n = min(max(1, round(share * len(members))), len(members) - 3)
-            held |= {(pair.text, label) for pair in members[:n]}
-    train = [pair for pair in pairs if (pair.text, pair.label) not in held]
-    kept = Counter(pair.label for pair in train)
-    if len(kept) < len(by_label):  # a label made of repeats of one text
-        return list(pairs), []
-    return train, [pair for pair in pairs if (pair.text, pair.label) in held]
-
-
 def batches(lengths: Sequence[int], *, size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
     """One epoch's batches of indices: a seeded permutation, sorted by length inside buckets of 8 batches, batches
     shuffled again."""
@@ -119,10 +98,6 @@ def batches(lengths: Sequence[int], *, size: int, seed: int, epoch: int) -> list
         bucket = bucket[np.argsort(tokens[bucket], kind="stable")]
         out.extend(bucket[i : i + size] for i in range(0, len(bucket), size))
     return [out[i] for i in rng.permutation(len(out))]
-
-
-def _rank(text: str, seed: int) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=seed.to_bytes(8, "big", signed=True)).digest()
 
 
 def _rows(data: bytes) -> list[tuple[int, dict[str, object]]]:

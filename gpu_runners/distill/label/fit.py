@@ -18,6 +18,8 @@ from gpu_runners.distill.label.dataset import Pair, batches, targets_of
 from gpu_runners.distill.label.nets import Net, Rows
 from gpu_runners.errors import JobFailed
 
+Ints = NDArray[np.int64]
+
 CLIP_NORM = 1.0
 
 
@@ -42,26 +44,28 @@ def pick_precision(wanted: str, device: torch.device) -> str:
 
 
 class Fit:
-    """`net` trains on `pairs`, whose token ids are `rows`. The loss is the mean cross-entropy against the pairs'
-    targets, weighted by the pairs."""
+    """`net` trains on those of `pairs` that have the numbers `members`; `rows` are the token ids of all. The loss is
+    the mean cross-entropy against the pairs' targets, weighted by the pairs."""
 
-    def __init__(self, *, net: Net, pairs: Sequence[Pair], rows: Rows, n_labels: int, options: TrainOptions) -> None:
-        self.net, self.options = net, options
-        self._lengths = [len(row) for row in rows]
+    def __init__(
+        self, *, net: Net, pairs: Sequence[Pair], rows: Rows, members: Ints, n_labels: int, options: TrainOptions
+    ) -> None:
+        self.net, self.options, self.members = net, options, members
+        self._lengths = [len(rows[i]) for i in members]
         self._targets = torch.from_numpy(targets_of(pairs, n_labels)).to(net.device)
         self._weights = torch.tensor([pair.weight for pair in pairs], device=net.device)
         self.optimizer = torch.optim.AdamW(list(net.trained.values()), lr=options.learning_rate, fused=True)
-        self.n_steps = n_steps_of(len(rows), options)
+        self.n_steps = n_steps_of(len(members), options)
         self.steps_per_epoch = self.n_steps // options.epochs
         self.step = 0
-        self._batches: tuple[int, list[NDArray[np.int64]]] = (-1, [])
+        self._batches: tuple[int, list[Ints]] = (-1, [])
 
     def advance(self) -> float:
         """One optimiser step; its loss. Raises JobFailed(diverged)."""
         factor = learning_rate_factor(self.step, n_steps=self.n_steps, warmup_share=self.options.warmup_share)
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.learning_rate * factor
-        chosen = self._batch().tolist()
+        chosen = self.members[self._batch()].tolist()
         weights = self._weights[chosen]
         losses = nn.functional.cross_entropy(
             self.net.logits(chosen, dropout=True), self._targets[chosen], reduction="none"
@@ -79,7 +83,7 @@ class Fit:
         self.step += 1
         return value
 
-    def _batch(self) -> NDArray[np.int64]:
+    def _batch(self) -> Ints:
         epoch, n = divmod(self.step, self.steps_per_epoch)
         if self._batches[0] != epoch:
             size, seed = self.options.batch_size, self.options.seed

@@ -5,7 +5,6 @@ The forward pass is `NumpyBert`'s. Matrices are multiplied in the training preci
 layer norms and, on a CPU, attention are float32 (torch's bf16 attention on CPUs takes six times as long).
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -23,6 +22,7 @@ SITES: Mapping[str, tuple[str, ...]] = {  # the layers that read one input, and 
     "inner": ("intermediate.dense",),
     "outer": ("output.dense",),
 }
+HIDDEN = -1e9  # added to the scores of padding; not infinite, or a text without a token would have no number at all
 _NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 
 
@@ -37,12 +37,26 @@ class Lora:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """States (b, t, d) float32 and the mask (b, t) of texts padded on the right. `bias` is added to attention scores,
-    None where nothing is padded."""
+    """Texts of several lengths. `states` (n, d) float32 are those of their tokens alone, one text after another: no
+    layer but attention meets padding. `mask` (b, t) is 1 where a text has a token, `places` (n,) the tokens' numbers
+    among those b * t, None where nothing is padded; `bias` is added to attention scores, None likewise."""
 
     states: Tensor
     mask: Tensor
+    places: Tensor | None
     bias: Tensor | None
+
+    def padded(self, flat: Tensor) -> Tensor:
+        """(b, t, ...) of (n, ...), with zeros for padding."""
+        b, t = self.mask.shape
+        if self.places is not None:
+            flat = flat.new_zeros((b * t, flat.shape[1])).index_copy(0, self.places, flat)
+        return flat.view(b, t, -1)
+
+    def flat(self, padded: Tensor) -> Tensor:
+        """(n, d) of (b, t, d)."""
+        rows = padded.reshape(-1, padded.shape[-1])
+        return rows if self.places is None else rows.index_select(0, self.places)
 
 
 class FrozenBert:
@@ -79,23 +93,23 @@ class FrozenBert:
         return out // len(SITES[site]), into
 
     def start(self, rows: Sequence[Sequence[int]]) -> Batch:
-        """The embeddings of token-id rows, padded to the longest."""
+        """The embeddings of token-id rows."""
         numbers, present = pad(rows, pad_id=self._bert.pad_id)
-        ids, mask = torch.from_numpy(numbers).to(self.device), torch.from_numpy(present).to(self.device)
-        positions = torch.from_numpy(self._bert.positions(numbers).copy()).to(self.device)
+        real = present.astype(bool)
+        ids = torch.from_numpy(numbers[real]).to(self.device)
+        positions = torch.from_numpy(self._bert.positions(numbers)[real]).to(self.device)
         w = self._tensors
         x = w["word_embeddings.weight"][ids] + w["type"] + w["position_embeddings.weight"][positions]
         x = nn.functional.layer_norm(x, (self.width,), w["LayerNorm.weight"], w["LayerNorm.bias"], self._bert.eps)
-        return batch_of(x, mask)
+        return batch_of(x, [len(row) for row in rows])
 
     def layer(self, n: int, x: Tensor, batch: Batch, lora: Mapping[str, Lora]) -> Tensor:
-        """The states after layer `n`, (b, t, d) float32, of the states before it."""
-        at, shape = f"encoder.layer.{n}.", x.shape
-        flat = x.reshape(-1, self.width)
-        attended = self._attention(self._linear(at, "qkv", flat, lora), batch)
-        flat = self._norm(at + _NORMS[0], flat + self._linear(at, "attended", attended, lora))
-        inner = nn.functional.gelu(self._linear(at, "inner", flat, lora))
-        return self._norm(at + _NORMS[1], flat + self._linear(at, "outer", inner, lora)).view(shape)
+        """The states after layer `n`, (n, d) float32, of the states before it."""
+        at = f"encoder.layer.{n}."
+        attended = self._attention(self._linear(at, "qkv", x, lora), batch)
+        x = self._norm(at + _NORMS[0], x + self._linear(at, "attended", attended, lora))
+        inner = nn.functional.gelu(self._linear(at, "inner", x, lora))
+        return self._norm(at + _NORMS[1], x + self._linear(at, "outer", inner, lora))
 
     def _linear(self, at: str, site: str, flat: Tensor, lora: Mapping[str, Lora]) -> Tensor:
         weight, bias = self._tensors[f"{at}{site}.weight"], self._tensors[f"{at}{site}.bias"]
@@ -107,23 +121,30 @@ class FrozenBert:
 
     def _attention(self, qkv: Tensor, batch: Batch) -> Tensor:
         b, t = batch.mask.shape
-        if self.device.type == "cpu":
-            qkv = qkv.float()
-        q, k, v = qkv.view(b, t, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
-        bias = None if batch.bias is None else batch.bias.to(qkv.dtype)
+        grid = batch.padded(qkv.float() if self.device.type == "cpu" else qkv)
+        q, k, v = grid.view(b, t, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
+        bias = None if batch.bias is None else batch.bias.to(grid.dtype)
         mixed = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        return mixed.transpose(1, 2).reshape(b * t, self.width)
+        return batch.flat(mixed.transpose(1, 2).reshape(b, t, self.width))
 
     def _norm(self, name: str, x: Tensor) -> Tensor:
         weight, bias = self._tensors[f"{name}.weight"], self._tensors[f"{name}.bias"]
         return nn.functional.layer_norm(x.float(), (self.width,), weight, bias, self._bert.eps)
 
 
-def batch_of(states: Tensor, mask: Tensor) -> Batch:
+def batch_of(states: Tensor, lengths: Sequence[int]) -> Batch:
+    """`states` (n, d) of texts of these lengths, one after another."""
+    device, longest = states.device, max(1, *lengths)
+    mask = (torch.arange(longest)[None, :] < torch.tensor(lengths)[:, None]).to(device)
     if bool(mask.all()):
-        return Batch(states=states, mask=mask, bias=None)
-    bias = torch.zeros(mask.shape, device=mask.device).masked_fill(mask == 0, -math.inf)
-    return Batch(states=states, mask=mask, bias=bias[:, None, None, :].expand(-1, 1, mask.shape[1], -1))
+        return Batch(states=states, mask=mask.long(), places=None, bias=None)
+    bias = torch.zeros(mask.shape, device=device).masked_fill(~mask, HIDDEN)
+    return Batch(
+        states=states,
+        mask=mask.long(),
+        places=mask.flatten().nonzero().squeeze(1),
+        bias=bias[:, None, None, :].expand(-1, 1, longest, -1),
+    )
 
 
 def adapted(x: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, scale: float) -> Tensor:

@@ -5,6 +5,7 @@ other encoder goes through both (`peft_net`). The adapters are alike.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -75,14 +76,42 @@ class LeanEngine:
 
     def __init__(self, body: FrozenBert, *, pooling: Pooling) -> None:
         self.body, self.pooling, self.n_layers = body, pooling, body.n_layers
+        self._kept: tuple[Rows, int, list[Tensor]] | None = None
 
     def embed(self, rows: Rows) -> Array:
+        """(n, d) float32 unit rows of the frozen base. What reaches the last layer is kept for nets that train it."""
+        top = self.n_layers - 1
+        below = self.states(rows, top)
         out = torch.empty((len(rows), self.body.width))
-        with torch.inference_mode():
+        with torch.no_grad():
             for chosen in by_length(rows):
-                batch = self.body.start([rows[i] for i in chosen])
-                out[torch.tensor(chosen)] = unit(through(self.body, batch, 0, {}), batch, self.pooling).cpu()
+                batch = self.batch(rows, chosen, top, below)
+                out[torch.tensor(chosen)] = unit(through(self.body, batch, top, {}), batch, self.pooling).cpu()
         return out.numpy()
+
+    def states(self, rows: Rows, first: int) -> list[Tensor] | None:
+        """What reaches layer `first`, (tokens, d) of each row; None where it is the embeddings or would be too much.
+        Those of the last call are kept."""
+        if not first or 4 * self.body.width * sum(map(len, rows)) > MOST_CACHED:
+            return None
+        if self._kept is None or self._kept[0] is not rows or self._kept[1] != first:
+            out: list[Tensor] = [torch.empty(0)] * len(rows)
+            for chosen in by_length(rows):
+                states = self.batch(rows, chosen, first, None).states
+                lengths = [len(rows[i]) for i in chosen]
+                for i, row in zip(chosen, torch.split(states, lengths), strict=True):
+                    out[i] = row.clone()
+            self._kept = (rows, first, out)
+        return self._kept[2]
+
+    def batch(self, rows: Rows, chosen: Sequence[int], first: int, below: list[Tensor] | None) -> Batch:
+        """The rows of these numbers before layer `first`, out of `states` where there are some."""
+        if below is not None:
+            parts = [below[i] for i in chosen]
+            return batch_of(torch.cat(parts), [len(part) for part in parts])
+        batch = self.body.start([rows[i] for i in chosen])
+        with torch.no_grad():
+            return replace(batch, states=through(self.body, batch, 0, {}, until=first))
 
     def net(self, rows: Rows, head: Head, options: TrainOptions) -> "LeanNet":
         return LeanNet(self, rows, head, options)
@@ -92,9 +121,10 @@ class LeanNet:
     """LoRA on the top layers of a `FrozenBert`; what lies below them is computed once a row."""
 
     def __init__(self, engine: LeanEngine, rows: Rows, head: Head, options: TrainOptions) -> None:
-        self._body, self._pooling, self._rows, self._options = engine.body, engine.pooling, rows, options
+        self._engine, self._body, self._rows, self._options = engine, engine.body, rows, options
         self.device = engine.body.device
         self._first = first_layer(engine.n_layers, options.layers)
+        self._below = engine.states(rows, self._first)
         torch.manual_seed(options.seed)
         self.trained: dict[str, nn.Parameter] = {}
         for layer in range(self._first, engine.n_layers):
@@ -105,43 +135,15 @@ class LeanNet:
                 self._add(f"{layer}.{site}.b", torch.zeros((len(paths) * out, options.rank)))
         self._add("head.weight", torch.from_numpy(head.weight.copy()))
         self._add("head.bias", torch.from_numpy(head.bias.copy()))
-        self._cached = self._states() if self._first and self._fits() else None
 
     def _add(self, name: str, value: Tensor) -> None:
         self.trained[name] = nn.Parameter(value.to(self.device))
 
-    def _fits(self) -> bool:
-        return 4 * self._body.width * sum(map(len, self._rows)) <= MOST_CACHED
-
-    def _states(self) -> list[Tensor]:
-        out: list[Tensor] = [torch.empty(0)] * len(self._rows)
-        with torch.no_grad():
-            for chosen in by_length(self._rows):
-                states = self._below([self._rows[i] for i in chosen]).states
-                for i, row in zip(chosen, states, strict=True):
-                    out[i] = row[: max(1, len(self._rows[i]))].clone()
-        return out
-
-    def _below(self, rows: Rows) -> Batch:
-        """The states that reach the first layer that trains."""
-        batch = self._body.start(rows)
-        with torch.no_grad():
-            states = through(self._body, batch, 0, {}, until=self._first)
-        return Batch(states=states, mask=batch.mask, bias=batch.bias)
-
     def logits(self, chosen: Sequence[int], *, dropout: bool) -> Tensor:
-        batch = self._batch(chosen)
-        embedded = unit(through(self._body, batch, self._first, self._lora(dropout=dropout)), batch, self._pooling)
+        batch = self._engine.batch(self._rows, chosen, self._first, self._below)
+        lora = self._lora(dropout=dropout)
+        embedded = unit(through(self._body, batch, self._first, lora), batch, self._engine.pooling)
         return SCALE * (embedded @ self.trained["head.weight"].T) + self.trained["head.bias"]
-
-    def _batch(self, chosen: Sequence[int]) -> Batch:
-        if self._cached is None:
-            return self._below([self._rows[i] for i in chosen])
-        rows = [self._cached[i] for i in chosen]
-        states = nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        lengths = torch.tensor([len(row) for row in rows], device=self.device)
-        mask = torch.arange(states.shape[1], device=self.device)[None, :] < lengths[:, None]
-        return batch_of(states, mask.long())
 
     def _lora(self, *, dropout: bool) -> dict[int, dict[str, Lora]]:
         """Dropout turns off inputs of each A for a whole step: an expectation as of dropout in each token, one random
@@ -170,7 +172,7 @@ class LeanNet:
 def through(
     body: FrozenBert, batch: Batch, first: int, lora: Mapping[int, Mapping[str, Lora]], *, until: int | None = None
 ) -> Tensor:
-    """The batch's states after layers `first` up to `until` (all that follow)."""
+    """The batch's states, (n, d), after layers `first` up to `until` (all that follow)."""
     x = batch.states
     for n in range(first, body.n_layers if until is None else until):
         x = body.layer(n, x, batch, lora.get(n, {}))
@@ -178,7 +180,8 @@ def through(
 
 
 def unit(states: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
-    return nn.functional.normalize(pool(states, batch.mask, pooling), dim=-1)
+    """(b, d) unit rows of the last layer's states."""
+    return nn.functional.normalize(pool(batch.padded(states), batch.mask, pooling), dim=-1)
 
 
 def by_length(rows: Rows, *, size: int = 32) -> list[list[int]]:

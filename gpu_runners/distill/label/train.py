@@ -1,8 +1,8 @@
-"""Distil labelled pairs into one LoRA adapter and linear head over a frozen encoder: one fit on every pair, after a
-small one that measures how sure such a fit is of texts that it has not seen.
+"""Distil labelled pairs into one LoRA adapter and linear head over a frozen encoder: one fit on every pair, after
+small ones that measure how sure such a fit is of texts that it has not seen.
 
-1. Calibrate: train the top layers alone on all but a share of the pairs (never the held-out gold), and fit one
-   temperature on that share.
+1. Calibrate: in up to three folds of the pairs (never the held-out gold), train the top layer alone on the others,
+   and fit one temperature on all answers about held pairs.
 2. Train: every pair, starting from the baseline's own head; the baseline uses every pair, so the adapter must too.
 
 Why, and what was measured: docs/decisions/0036-one-fit.md. Everything random comes from the seed and sums are made by
@@ -21,17 +21,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from backend.domain.encoders.card_prefixes import Use
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
-from backend.domain.labeling.calibration import fit_temperature
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.checkpoint import Hooks, StepDone
 from gpu_runners.distill.label.baseline import fit_head
-from gpu_runners.distill.label.dataset import Pair, read_pairs, split, targets_of
+from gpu_runners.distill.label.calibration import Calibration
+from gpu_runners.distill.label.dataset import Pair, read_pairs
 from gpu_runners.distill.label.fit import Fit, n_steps_of, pick_precision
-from gpu_runners.distill.label.nets import Engine, by_length, first_layer, load_engine
+from gpu_runners.distill.label.folds import folds
+from gpu_runners.distill.label.nets import Engine, first_layer, load_engine
 from gpu_runners.distill.label.options import read_options
 from gpu_runners.distill.repeatable import deterministic
 from gpu_runners.errors import JobStopped
@@ -41,7 +41,8 @@ from gpu_runners.models.encoder import best_device
 from gpu_runners.models.encoder_tokens import TextTokenizer, sentence_settings
 from gpu_runners.models.label_adapter import AdapterConfig, Head
 
-CALIBRATION_LAYERS = 2  # of the calibration's fit; see docs/decisions/0036-one-fit.md
+CALIBRATION_LAYERS = 1  # that a fold's fit trains; see docs/decisions/0036-one-fit.md
+HELD = "held.logits"  # of a checkpoint
 
 
 class Phase(StrEnum):
@@ -51,12 +52,11 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters(checkpoint.JobCounters):
-    """The state of a run: `step` optimiser steps of `phase` are done, `steps_before` of the phase before it;
-    `epoch_loss` is the sum over the current epoch."""
+    """The state of a run: `fits` are done, and `step` optimiser steps of the one that follows them; `epoch_loss` is the
+    sum over the current epoch."""
 
-    phase: str
+    fits: int
     step: int
-    steps_before: int
     epoch_loss: float
     temperature: float
     log: list[dict[str, Any]]
@@ -81,7 +81,7 @@ def distill(
         base_model_sha256=base.sha256,
         n_pairs=len(pairs),
         n_parameters=adapter.n_parameters,
-        temperature=run.temperature,
+        temperature=run.calibration.temperature,
         training_log=run.log,
         active=run.active(),
         runner_ms=round((time.monotonic() - started) * 1000),
@@ -90,47 +90,46 @@ def distill(
 
 
 class _Run:
-    """The fits of one job and what passes between them: the temperature."""
+    """The fits of one job, one after another: the folds', then the one on every pair."""
 
     def __init__(self, *, job: DistillJob, options: TrainOptions, pairs: list[Pair], base: Base, hooks: Hooks) -> None:
-        self.job, self.options, self.base, self.hooks = job, options, base, hooks
+        self.job, self.options, self.base, self.hooks, self.pairs = job, options, base, hooks, pairs
         device = best_device()
         self.precision = pick_precision(options.precision, device)
-        self.train_pairs, self.held_pairs = split(pairs, share=options.validation_share, seed=options.seed)
-        self.all_pairs = self.train_pairs + self.held_pairs
         self.settings = sentence_settings(base, Use.CLASSIFICATION)
         self.tokenizer = TextTokenizer(
             base, max_tokens=options.max_tokens, prefix=self.settings.prefix, at_most=self.settings.max_tokens
         )
-        self.rows = self.tokenizer.ids([pair.text for pair in self.all_pairs])
+        self.rows = self.tokenizer.ids([pair.text for pair in pairs])
         self.engine: Engine = load_engine(base, device=device, pooling=self.settings.pooling, precision=self.precision)
         self.embedded = self.engine.embed(self.rows)
-        self.baseline: Head = fit_head(self.embedded, self.all_pairs, n_labels=len(job.labels))
+        self.baseline: Head = fit_head(self.embedded, pairs, n_labels=len(job.labels))
+        self.folds = folds(pairs, share=options.validation_share, seed=options.seed)
+        self.calibration = Calibration(pairs, self.rows, n_labels=len(job.labels))
         self.log: list[dict[str, Any]] = []
-        self.temperature, self.epoch_loss = 1.0, 0.0
-        self.phase = Phase.CALIBRATE if self.held_pairs else Phase.TRAIN
+        self.epoch_loss = 0.0
+        self.fits = 0
         self.fit = self._new_fit()
-        self._steps_before = 0
         self._done_here, self._started = 0, hooks.clock()
         self._cadence = checkpoint.Cadence(hooks, every_s=job.checkpoint_every_s)
 
+    @property
+    def phase(self) -> Phase:
+        return Phase.CALIBRATE if self.fits < len(self.folds) else Phase.TRAIN
+
     def _new_fit(self) -> Fit:
         n_labels, options = len(self.job.labels), self.options
-        if self.phase is Phase.TRAIN:
-            pairs, head = self.all_pairs, self.baseline
-        else:  # this head must not have seen the held pairs
-            pairs, options = self.train_pairs, dataclasses.replace(options, layers=self._calibration_layers())
-            head = fit_head(self.embedded[: len(pairs)], pairs, n_labels=n_labels)
+        members, head = np.arange(len(self.pairs)), self.baseline
+        if self.phase is Phase.CALIBRATE:  # this head must not have seen the held pairs
+            members, options = self.folds[self.fits].trained, dataclasses.replace(options, layers=CALIBRATION_LAYERS)
+            head = fit_head(self.embedded[members], [self.pairs[i] for i in members], n_labels=n_labels)
         net = self.engine.net(self.rows, head, options)
-        return Fit(net=net, pairs=pairs, rows=self.rows[: len(pairs)], n_labels=n_labels, options=options)
-
-    def _calibration_layers(self) -> int:
-        return min(self.options.layers, CALIBRATION_LAYERS) or CALIBRATION_LAYERS
+        return Fit(net=net, pairs=self.pairs, rows=self.rows, members=members, n_labels=n_labels, options=options)
 
     def finish(self) -> adapters.Adapter:
-        if self.phase is Phase.CALIBRATE:
+        while self.phase is Phase.CALIBRATE:
             self._train()
-            self._steps_before, self.phase = self.fit.step, Phase.TRAIN
+            self.fits += 1
             self.fit = self._new_fit()
         self._train()
         return self.fit.net.adapter(self.baseline)
@@ -144,68 +143,58 @@ class _Run:
             self._report(loss)
             stop = self.hooks.should_stop()
             if stop or self._cadence.is_due():
-                self._cadence.save(checkpoint.Snapshot(counters=self._counters(), tensors=self.fit.tensors()))
+                tensors = self.fit.tensors() | {HELD: torch.from_numpy(self.calibration.logits)}
+                self._cadence.save(checkpoint.Snapshot(counters=self._counters(), tensors=tensors))
             if stop:
                 raise JobStopped()
 
     def _end_epoch(self, epoch: int) -> None:
-        row: dict[str, Any] = {
-            "fit": self.phase.value,
-            "epoch": epoch,
-            "train_loss": round(self.epoch_loss / self.fit.steps_per_epoch, 6),
-        }
+        train_loss = round(self.epoch_loss / self.fit.steps_per_epoch, 6)
+        row: dict[str, Any] = {"fit": self.phase.value, "epoch": epoch, "train_loss": train_loss}
         self.epoch_loss = 0.0
         if self.phase is Phase.CALIBRATE:
-            logits, n_labels = self._held_logits(), len(self.job.labels)
-            targets = targets_of(self.held_pairs, n_labels).astype(np.float64)
-            weights = np.array([pair.weight for pair in self.held_pairs])
-            self.temperature, validation_loss = fit_temperature(logits, targets, weights=weights)
-            labels = np.array([pair.label for pair in self.held_pairs])
-            row |= {
-                "validation_loss": round(validation_loss, 6),
-                "validation_correct": int((logits.argmax(axis=1) == labels).sum()),
-                "temperature": self.temperature,
-            }
+            row["fold"] = self.fits + 1
+            if epoch == self.options.epochs:
+                row |= self.calibration.ask(self.fit.net, self.folds[self.fits])
         self.log.append(row)
 
-    def _held_logits(self) -> NDArray[np.float64]:
-        """(n, n_labels), of the pairs that this fit does not train on."""
-        first = len(self.train_pairs)
-        out = np.empty((len(self.held_pairs), len(self.job.labels)))
-        with torch.inference_mode():
-            for chosen in by_length(self.rows[first:]):
-                out[chosen] = self.fit.net.logits([first + i for i in chosen], dropout=False).cpu().numpy()
-        return out
-
     def _report(self, loss: float) -> None:
-        self._done_here += 1
-        ahead = 0 if self.phase is Phase.TRAIN else n_steps_of(len(self.all_pairs), self.options)
-        step, n_steps = self._steps_before + self.fit.step, self._steps_before + self.fit.n_steps + ahead
-        eta_s = (self.hooks.clock() - self._started) / self._done_here * (n_steps - step)
+        """Time is expected by the layers that a step trains."""
+        costs = [1] * len(self.folds) + [self._n_layers()]
+        n_steps = [n_steps_of(len(fold.trained), self.options) for fold in self.folds]
+        n_steps.append(n_steps_of(len(self.pairs), self.options))
+        self._done_here += costs[self.fits]
+        left = costs[self.fits] * (n_steps[self.fits] - self.fit.step)
+        left += sum(cost * n for cost, n in list(zip(costs, n_steps, strict=True))[self.fits + 1 :])
+        eta_s = (self.hooks.clock() - self._started) / self._done_here * left
         epoch = (self.fit.step - 1) // self.fit.steps_per_epoch + 1
-        note = f"{self.phase.value}, epoch {epoch} of {self.fit.n_steps // self.fit.steps_per_epoch}"
-        self.hooks.on_step(StepDone(step=step, n_steps=n_steps, loss=loss, eta_s=eta_s, note=note))
+        of_fold = f" {self.fits + 1} of {len(self.folds)}" if self.phase is Phase.CALIBRATE else ""
+        note = f"{self.phase.value}{of_fold}, epoch {epoch} of {self.options.epochs}"
+        step = sum(n_steps[: self.fits]) + self.fit.step
+        self.hooks.on_step(StepDone(step=step, n_steps=sum(n_steps), loss=loss, eta_s=eta_s, note=note))
+
+    def _n_layers(self) -> int:
+        return self.engine.n_layers - first_layer(self.engine.n_layers, self.options.layers)
 
     def _counters(self) -> Counters:
         return Counters(
             fingerprint=self._fingerprint(),
-            phase=self.phase,
+            fits=self.fits,
             step=self.fit.step,
-            steps_before=self._steps_before,
             epoch_loss=self.epoch_loss,
-            temperature=self.temperature,
+            temperature=self.calibration.temperature,
             log=self.log,
         )
 
     def restore(self, path: Path) -> int:
-        """Go on from a checkpoint; returns the number of epochs already done in both fits, 0 where the file is not
-        this job's."""
+        """Go on from a checkpoint; returns the number of epochs already done in all fits, 0 where the file is not this
+        job's."""
         saved = checkpoint.read(path, Counters, fingerprint=self._fingerprint())
         if saved is None:
             return 0
         c, tensors = saved
-        self.log, self.temperature = c.log, c.temperature
-        self.epoch_loss, self._steps_before, self.phase = c.epoch_loss, c.steps_before, Phase(c.phase)
+        self.log, self.epoch_loss, self.fits = c.log, c.epoch_loss, c.fits
+        self.calibration.temperature, self.calibration.logits = c.temperature, tensors[HELD].numpy()
         self.fit = self._new_fit()
         self.fit.restore(tensors, step=c.step)
         return len(self.log)
@@ -231,7 +220,7 @@ class _Run:
         return {
             "device": self.fit.net.device.type,
             "engine": self.engine.name,
-            "layers": self.engine.n_layers - first_layer(self.engine.n_layers, self.options.layers),
+            "layers": self._n_layers(),
             "precision": self.precision,
             "threads": 1,
             "optimizer": "torch.AdamW, fused",
@@ -239,8 +228,9 @@ class _Run:
             "deterministic": True,
             "pooling": self.settings.pooling.value,
             "prefix": self.settings.prefix,
-            "n_train": len(self.all_pairs),
-            "n_validation": len(self.held_pairs),
+            "n_train": len(self.pairs),
+            "n_validation": sum(len(fold.held) for fold in self.folds),
+            "folds": len(self.folds),
             "versions": {name: version(name) for name in (*self.engine.libraries, "tokenizers", "scikit-learn")},
         }
 

@@ -36,7 +36,7 @@ def test_every_engine_computes_what_peft_computes(base: Base) -> None:
     pairs = [Pair(text=text, label=i % 3, weight=1.0) for i, text in enumerate(TEXTS * 2)]
     rows = tokenizer.ids([pair.text for pair in pairs])
     net = PeftEngine(body, pooling=Pooling.MEAN, precision="fp32").net(rows, head, TrainOptions())
-    fit = Fit(net=net, pairs=pairs, rows=rows, n_labels=3, options=TrainOptions())
+    fit = Fit(net=net, pairs=pairs, rows=rows, members=np.arange(10), n_labels=3, options=TrainOptions())
     fit.advance()
     fit.advance()
     adapter = adapters.from_bytes(adapters.to_bytes(net.adapter(head)))

@@ -1,7 +1,6 @@
-"""Reading, splitting and batching pairs."""
+"""Reading and batching pairs."""
 
 import json
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,26 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_runners.distill.label.baseline import fit_head
-from gpu_runners.distill.label.dataset import Pair, batches, read_inputs, read_pairs, split, targets_of
+from gpu_runners.distill.label.dataset import Pair, batches, read_inputs, read_pairs, targets_of
 from gpu_runners.errors import JobFailed
-
-PAIRS = st.lists(
-    st.builds(Pair, text=st.text(max_size=6), label=st.integers(0, 3), weight=st.just(1.0)), min_size=1, max_size=60
-)
-
-
-@given(pairs=PAIRS, share=st.floats(0, 0.5), seed=st.integers(0, 2**40))
-def test_a_split_loses_nothing_and_keeps_every_label_in_training(pairs: list[Pair], share: float, seed: int) -> None:
-    train, held = split(pairs, share=share, seed=seed)
-    assert Counter(train) + Counter(held) == Counter(pairs)
-    assert {pair.label for pair in train} == {pair.label for pair in pairs}
-    assert not {(p.text, p.label) for p in train} & {(p.text, p.label) for p in held}
-
-
-@given(pairs=PAIRS, seed=st.integers(0, 9))
-def test_who_is_held_does_not_depend_on_the_order(pairs: list[Pair], seed: int) -> None:
-    once, again = (split(order, share=0.3, seed=seed)[1] for order in (pairs, pairs[::-1]))
-    assert Counter(once) == Counter(again)
 
 
 @given(lengths=st.lists(st.integers(1, 99), min_size=1, max_size=200), size=st.integers(1, 40), epoch=st.integers(0, 5))

@@ -31,7 +31,8 @@ def fit_over(body: torch.nn.Module) -> Fit:
 
 def fit_of(engine: Engine, pairs: list[Pair], rows: list[list[int]] = ROWS, **options: Any) -> Fit:
     chosen = dataclasses.replace(TrainOptions(epochs=3, batch_size=4, precision="fp32"), **options)
-    return Fit(net=engine.net(rows, HEAD, chosen), pairs=pairs, rows=rows, n_labels=2, options=chosen)
+    net, members = engine.net(rows, HEAD, chosen), np.arange(len(pairs))
+    return Fit(net=net, pairs=pairs, rows=rows, members=members, n_labels=2, options=chosen)
 
 
 def test_a_layer_without_a_gradient_is_in_a_checkpoint_and_the_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
@@ -95,3 +96,13 @@ def test_a_pair_counts_by_its_weight(tmp_path: Path) -> None:
         fit.net.trained["head.bias"].copy_(torch.tensor([1.0, 0.0]))
     right = np.log1p(np.exp(-1.0))
     assert fit.advance() == pytest.approx((3 * right + (right + 1.0)) / 4, abs=1e-5)
+
+
+def test_only_members_train(tmp_path: Path) -> None:
+    engine, pairs = lean(tmp_path), [Pair(text="", label=i % 2, weight=1.0) for i in range(8)]
+    chosen, few = TrainOptions(epochs=2, batch_size=2, precision="fp32", dropout=0.0), [1, 4, 6]
+    net = engine.net(ROWS, HEAD, chosen)
+    part = Fit(net=net, pairs=pairs, rows=ROWS, members=np.array(few), n_labels=2, options=chosen)
+    alone = fit_of(engine, [pairs[i] for i in few], [ROWS[i] for i in few], epochs=2, batch_size=2, dropout=0.0)
+    assert part.n_steps == alone.n_steps == 4
+    assert [part.advance() for _ in range(4)] == pytest.approx([alone.advance() for _ in range(4)], rel=1e-4)

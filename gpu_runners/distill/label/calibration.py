@@ -1,0 +1,41 @@
+"""The answers of the folds' fits about pairs that they held, and the temperature of all of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from backend.domain.labeling.calibration import fit_temperature
+from gpu_runners.distill.label.dataset import Pair, targets_of
+from gpu_runners.distill.label.folds import Fold
+from gpu_runners.distill.label.nets import Net, Rows, by_length
+
+
+class Calibration:
+    """`logits` (n, n_labels) has NaN for pairs that nobody was asked about."""
+
+    def __init__(self, pairs: Sequence[Pair], rows: Rows, *, n_labels: int) -> None:
+        self._pairs, self._rows, self._n_labels = pairs, rows, n_labels
+        self.logits = np.full((len(pairs), n_labels), np.nan, np.float32)
+        self.temperature = 1.0
+
+    def ask(self, net: Net, fold: Fold) -> dict[str, Any]:
+        """Fit the temperature on all answers so far; what the training's log says of them."""
+        rows = [self._rows[i] for i in fold.held]
+        with torch.inference_mode():
+            for chosen in by_length(rows):
+                numbers = fold.held[chosen]
+                self.logits[numbers] = net.logits(numbers.tolist(), dropout=False).cpu().numpy()
+        asked = np.flatnonzero(~np.isnan(self.logits[:, 0])).tolist()
+        pairs, logits = [self._pairs[i] for i in asked], self.logits[asked].astype(np.float64)
+        targets = targets_of(pairs, self._n_labels).astype(np.float64)
+        weights = np.array([pair.weight for pair in pairs])
+        self.temperature, loss = fit_temperature(logits, targets, weights=weights)
+        right = logits.argmax(axis=1) == np.array([pair.label for pair in pairs])
+        return {
+            "validation_loss": round(loss, 6),
+            "validation_correct": int(right.sum()),
+            "n_validation": len(pairs),
+            "temperature": self.temperature,
+        }
