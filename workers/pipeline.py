@@ -31,10 +31,10 @@ from backend.compiles.states import CallState
 from backend.domain.errors import CustomerError, KolmError, OurError, Unavailable
 from backend.domain.jobs.runner_results import BadResult
 from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, StepStatus
-from backend.domain.money.pricing import price_book
+from backend.domain.money.pricing import kept_book
 from backend.domain.money.teacher_prices import kept_prices
 from backend.domain.spec.defaults import rewarder_of
-from backend.domain.spec.parsing import parse_spec
+from backend.domain.spec.parsing import read_stored_spec
 from backend.runner_jobs import leases as job_leases
 from backend.tenants.isolation import tenant_scope
 from backend.usage import holds
@@ -156,9 +156,10 @@ def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
 def _load(lease: Lease, stop: StopSignal) -> CompileRun:
     with leases.fenced_transaction(lease) as fenced:
         spec_json, estimate = fenced.compile.spec, fenced.compile.estimate
-    spec = parse_spec(spec_json)
-    prices = kept_prices(estimate, spec.teacher, book=price_book(), rewarder=rewarder_of(spec))
-    return CompileRun(lease=lease, spec=spec, prices=prices, stop=stop)
+    spec = read_stored_spec(spec_json)
+    book = kept_book(estimate.get("price_version", ""))
+    prices = kept_prices(estimate, spec.teacher, book=book, rewarder=rewarder_of(spec))
+    return CompileRun(lease=lease, spec=spec, prices=prices, book=book, stop=stop)
 
 
 def _run_steps(run: CompileRun) -> None:

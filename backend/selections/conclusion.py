@@ -1,9 +1,7 @@
 """The end of a job becomes the end of its selection: status, report, what it cost. Once, whoever looks first: a reader,
 the request that waits, or upkeep."""
 
-import math
 import re
-from datetime import datetime
 
 from django.utils import timezone
 
@@ -11,6 +9,7 @@ from backend.domain.errors import KolmError
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.jobs.runner_results import select_result
 from backend.domain.money.pricing import cost_microusd, price_book
+from backend.domain.money.runner_work import costs_of, selecting
 from backend.domain.selection.options import Method
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
@@ -21,7 +20,7 @@ from backend.usage.ledger import Fact, record
 from backend.usage.models import Billing
 
 STEP = "select"
-RUNNER_SKU, TOKEN_SKU = "runner.second", "embedding.token"
+TOKEN_SKU = "embedding.token"
 UNKNOWN = "run_failed"
 
 
@@ -91,18 +90,21 @@ def _fail(row: Selection, *, code: str, message: str) -> None:
 
 
 def _book(row: Selection, job: RunnerJob, *, n_tokens: int, billing: Billing) -> int:
-    """The runner's time, to the millisecond, and the tokens that were embedded. Returns the micro-USD charged."""
+    """The rows that were selected from, whatever time that took, and the tokens that were embedded. Returns the
+    micro-USD charged."""
     book = price_book()
-    elapsed_ms = max(1, math.ceil(_seconds(job.started_at, job.ended_at) * 1000))
-    runner = Fact(
-        sku="runner.millisecond",
-        quantity=elapsed_ms,
-        unit="millisecond",
-        amount_microusd=cost_microusd(elapsed_ms, book.prices[RUNNER_SKU]) // 1000,
-        price_version=book.version,
-        source_key=f"runner:{job.id}",
-        billing=billing,
-    )
+    facts = [
+        Fact(
+            sku=part.sku,
+            quantity=part.quantity,
+            unit=part.unit,
+            amount_microusd=part.amount_microusd,
+            price_version=book.version,
+            source_key=f"runner:{job.id}:{part.sku}",
+            billing=billing,
+        )
+        for part in costs_of(selecting(row.n), book)
+    ]
     tokens = Fact(
         sku=TOKEN_SKU,
         quantity=n_tokens,
@@ -112,9 +114,5 @@ def _book(row: Selection, job: RunnerJob, *, n_tokens: int, billing: Billing) ->
         source_key=f"selection:{row.id}:tokens",
         billing=billing,
     )
-    facts = [runner, *([tokens] if n_tokens else [])]
+    facts += [tokens] if n_tokens else []
     return record(row.tenant_id, facts, compile_id=None, step=STEP, api_key_id=row.api_key_id)
-
-
-def _seconds(start: datetime | None, end: datetime | None) -> float:
-    return (end - start).total_seconds() if start is not None and end is not None else 0.0

@@ -186,7 +186,9 @@ CHECKS: tuple[Check, ...] = (
             SELECT version FROM usage_pricebookrow p WHERE p.effective_at <= f.occurred_at
             ORDER BY effective_at DESC LIMIT 1) b
         WHERE f.tenant_id = %(tenant)s AND f.meter <> '' AND b.version <> f.price_version
-        AND EXISTS (SELECT FROM usage_pricebookrow p WHERE p.version = f.price_version)""",
+        AND EXISTS (SELECT FROM usage_pricebookrow p WHERE p.version = f.price_version)
+        AND NOT EXISTS (SELECT FROM compiles_compile c WHERE c.tenant_id = f.tenant_id AND c.id = f.compile_id
+            AND c.estimate ->> 'price_version' = f.price_version)""",  # a compile keeps the book that it began with
     ),
     Check(
         number=10,

@@ -89,6 +89,8 @@ def evaluate_causal(
         device=str(engine.about["device"]),
         engine=dict(engine.about),
         runner_ms=round((time.monotonic() - started) * 1000),
+        n_read=2 * sum(len(prompts[i]) for i in fitting),
+        n_written=sum(answer.counts.completion_tokens for answer in answers),
     )
 
 

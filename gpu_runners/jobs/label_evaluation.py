@@ -51,10 +51,12 @@ def evaluate(
     frozen = _Frozen(forward=partial(runtime.embed, pooling=config.pooling), tokenizer=model.tokenizer)
     of_pairs = _FittedHead(head=adapter.baseline, labels=job.labels)
     heads = [of_pairs, *(None if pairs is None else frozen.fit(pairs, job.labels) for pairs in (gold, random))]
+    n_tokens = sum(head.n_tokens for head in heads if head is not None)
     predictions, confidences = [], []
     by_head: list[list[str]] = [[] for _ in heads]
     for start in range(0, len(texts), CHUNK):
         rows = model.tokenizer.ids(texts[start : start + CHUNK])
+        n_tokens += sum(map(len, rows))
         probabilities = in_batches(model.probabilities, rows)
         predictions += [job.labels[i] for i in probabilities.argmax(axis=1)]
         confidences += [round(float(p), 6) for p in probabilities.max(axis=1)]
@@ -81,15 +83,17 @@ def evaluate(
         head_reference_ns=of_head.reference_ns,
         device=model.engine.device,
         runner_ms=round((time.monotonic() - started) * 1000),
+        n_tokens=n_tokens,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FittedHead:
-    """A head with the labels of its rows."""
+    """A head with the labels of its rows, and the tokens that were read for it."""
 
     head: Head
     labels: Sequence[str]
+    n_tokens: int = 0
 
     def answers(self, embedded: Array) -> list[str]:
         return [self.labels[i] for i in head_logits(embedded, self.head).argmax(axis=1)]
@@ -123,9 +127,10 @@ class _Frozen:
         known = [label for label in labels if label in there]
         if len(known) < 2:
             return None
-        rows = read_pairs(pairs, known)
-        embedded = self.embed(self.tokenizer.ids([pair.text for pair in rows]))
-        return _FittedHead(head=fit_head(embedded, rows, n_labels=len(known)), labels=known)
+        known_pairs = read_pairs(pairs, known)
+        rows = self.tokenizer.ids([pair.text for pair in known_pairs])
+        head = fit_head(self.embed(rows), known_pairs, n_labels=len(known))
+        return _FittedHead(head=head, labels=known, n_tokens=sum(map(len, rows)))
 
 
 def in_batches(forward: Callable[[Sequence[Sequence[int]]], Array], rows: Sequence[Sequence[int]]) -> Array:

@@ -98,7 +98,8 @@ def check_nothing_doubled(deployment: Deployment, customer: Customer, compile: R
     charged = Counter(fact["sku"] for fact in usage_facts(deployment, compile["id"]) if fact["billing"] == "charge")
     model = compile["spec"]["teacher"]["model"]
     assert charged[f"teacher.{model}.input_token"] == charged[f"teacher.{model}.output_token"] == len(applied)
-    assert charged["runner.second"] == len(jobs)
+    assert charged["runner.encoder_job"] == charged["runner.encoder_train_token"] + charged["runner.encoder_read_token"]
+    assert charged["runner.encoder_job"] == len(jobs)
 
 
 def check_waste(deployment: Deployment, compile: Row, *, n_deaths: int) -> list[Row]:

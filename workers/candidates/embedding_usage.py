@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from backend.compiles.models import Candidate
 from backend.domain.canonical import sha256_of
-from backend.domain.money.pricing import cost_microusd, price_book
+from backend.domain.money.pricing import cost_microusd
 from backend.usage.ledger import Fact
 from workers.embedding.protocol import Embedder
 from workers.step.durable import CompileRun
@@ -13,7 +13,7 @@ SKU = "embedding.token"
 
 
 def embedding_fact(run: CompileRun, rows: Sequence[Candidate], embedder: Embedder) -> Fact:
-    book = price_book()
+    book = run.book
     n_tokens = embedder.count_tokens([row.text for row in rows])
     return Fact(
         sku=SKU,

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from backend.domain.answers.labels import vote
 from backend.domain.errors import KolmError
-from backend.domain.money.pricing import TeacherPrice, price_book
+from backend.domain.money.pricing import TeacherPrice, kept_book
 from backend.domain.money.teacher_prices import TeacherPrices, kept_prices
-from backend.domain.spec.parsing import LabelOutput, Spec, label_names, parse_spec
+from backend.domain.spec.parsing import LabelOutput, Spec, first_votes, label_names, read_stored_spec
 from backend.serving.models import PlaygroundAnswer
 from backend.serving.playground import MAX_SHOWN, Vote, answer, fail, question
 from backend.tenants.isolation import tenant_scope
@@ -50,8 +50,8 @@ def answer_playground(tenant_id: UUID, answer_id: UUID) -> None:
         return
     row, compile = asked_for
     try:
-        spec = parse_spec(compile.spec)
-        prices = kept_prices(compile.estimate, spec.teacher, book=price_book())
+        spec = read_stored_spec(compile.spec)
+        prices = kept_prices(compile.estimate, spec.teacher, book=kept_book(compile.estimate.get("price_version", "")))
         asked = _ask(tenant_id, spec, prices, row.text)
     except KolmError as error:
         fail(tenant_id, answer_id, error.message)
@@ -67,9 +67,7 @@ def _ask(tenant_id: UUID, spec: Spec, prices: TeacherPrices, text: str) -> _Aske
     with open_teacher(tenant_id, spec, prices) as session:
         request = with_thoughts(
             session.teacher,
-            item_request(
-                spec, text, n=spec.sampling.label_samples, temperature=spec.sampling.temperature_labels, seed=None
-            ),
+            item_request(spec, text, n=first_votes(spec), temperature=spec.sampling.temperature_labels, seed=None),
         )
         began = time.monotonic()
         completion = session.teacher.complete(request, deadline_s=DEADLINE_S)

@@ -15,9 +15,17 @@ from backend.domain.answers.json_values import BadAnswer, field_scores, is_exact
 from backend.domain.answers.labels import vote
 from backend.domain.errors import KolmError
 from backend.domain.evaluation.generative import Verdict, verdict_of
-from backend.domain.money.pricing import TeacherPrice, price_book
+from backend.domain.money.pricing import TeacherPrice, kept_book
 from backend.domain.money.teacher_prices import kept_prices
-from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, label_names, parse_spec
+from backend.domain.spec.parsing import (
+    JsonOutput,
+    LabelOutput,
+    Spec,
+    TextOutput,
+    first_votes,
+    label_names,
+    read_stored_spec,
+)
 from backend.serving.gateway.shadowing import Question, abandon, question, record_comparison
 from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import check_open
@@ -73,8 +81,9 @@ def compare_answer(tenant_id: UUID, answer_id: UUID) -> None:
     try:
         with tenant_scope(tenant_id):
             check_open(tenant_id, None)
-        spec = parse_spec(asked.compile.spec)
-        prices = kept_prices(asked.compile.estimate, spec.teacher, book=price_book())
+        spec = read_stored_spec(asked.compile.spec)
+        kept = asked.compile.estimate
+        prices = kept_prices(kept, spec.teacher, book=kept_book(kept.get("price_version", "")))
         with open_teacher(tenant_id, spec, prices) as session:
             teacher = _Teacher(session=session, left_microusd=asked.left_microusd, calls=[])
             agreement = _agreement(spec, asked, teacher)
@@ -96,7 +105,7 @@ def _agreement(spec: Spec, asked: Question, teacher: _Teacher) -> int | None:
         (failed,) = failed_checks(spec.output, [(asked.text, asked.answer)])
         return 0 if failed else PPM
     request = item_request(
-        spec, asked.text, n=spec.sampling.label_samples, temperature=spec.sampling.temperature_labels, seed=None
+        spec, asked.text, n=first_votes(spec), temperature=spec.sampling.temperature_labels, seed=None
     )
     replies = teacher.ask(request)
     if replies is None:

@@ -25,6 +25,7 @@ from backend.compiles.events import append_event
 from backend.compiles.leases import Lease, LeaseLost
 from backend.compiles.models import CompileEvent, StepRun
 from backend.domain.lifecycle import StepName, StepStatus
+from backend.domain.money.pricing import PriceBook, price_book
 from backend.domain.money.teacher_prices import TeacherPrices
 from backend.domain.planning.step_outputs import StepOutput
 from backend.domain.spec.parsing import Spec
@@ -60,11 +61,13 @@ class StopSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileRun:
-    """A held compile: the spec, what its teacher costs, the lease and the stop signal. Handed to every step."""
+    """A held compile: the spec, what its teacher costs, the price book that it began with, the lease and the stop
+    signal. Handed to every step."""
 
     lease: Lease
     spec: Spec
     prices: TeacherPrices
+    book: PriceBook = field(default_factory=price_book)
     stop: StopSignal = field(default_factory=StopSignal)
 
     @property

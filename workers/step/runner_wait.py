@@ -9,7 +9,8 @@ from backend.compiles import leases
 from backend.compiles.models import StepRun
 from backend.domain.errors import CustomerError, OurError
 from backend.domain.lifecycle import StepName
-from backend.domain.money.pricing import cost_microusd, price_book
+from backend.domain.money.pricing import PriceBook, cost_microusd
+from backend.domain.money.runner_work import SECOND, Work, bills_work, cost_of, costs_of
 from backend.domain.planning.trial_records import TrialRecord
 from backend.runner_jobs import leases as job_leases
 from backend.runner_jobs.leases import Offer
@@ -18,7 +19,6 @@ from backend.usage.ledger import Fact
 from workers.step.durable import CompileRun
 
 SAFETY_POLL_S = 30.0  # a report wakes the compile at once; this only bounds what a lost wake-up costs
-SKU = "runner.second"
 
 # of a runner's failures those that another base, or other options, can mend; whatever else fails is ours
 THEIRS = frozenset(
@@ -106,26 +106,58 @@ def _record(row: StepRun, slot: Slot) -> TrialRecord:
     return TrialRecord.from_json(row.trials[slot.trial])
 
 
-def runner_fact(job: RunnerJob, runner_ms: int) -> Fact:
-    """Runner seconds as one fact a job, rounded up to whole seconds; what the runner says, but never more than it had
-    the job."""
-    book = price_book()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWork:
+    """The work that a job is billed by: `done` as its runner counted it, None where it counted nothing; `most` is what
+    the data that it was given can amount to."""
+
+    done: Work | None
+    most: Work
+
+
+def runner_facts(run: CompileRun, job: RunnerJob, work: JobWork, runner_ms: int) -> list[Fact]:
+    """The facts of a finished job: its work at the prices of the compile's book. Seconds where that book has none, or
+    where the runner counted nothing: then no more of them than the most work costs."""
+    if not bills_work(run.book):
+        return [_seconds_fact(run.book, job, _seconds(job, runner_ms))]
+    if work.done is None:
+        most = cost_of(work.most, run.book) // cost_microusd(1, run.book.prices[SECOND])
+        return [_seconds_fact(run.book, job, min(_seconds(job, runner_ms), max(1, most)))]
+    done = {sku: min(n, work.most.get(sku, 0)) for sku, n in work.done.items()}
+    return [
+        Fact(
+            sku=part.sku,
+            quantity=part.quantity,
+            unit=part.unit,
+            amount_microusd=part.amount_microusd,
+            price_version=run.book.version,
+            source_key=f"runner:{job.id}:{part.sku}",
+        )
+        for part in costs_of(done, run.book)
+    ]
+
+
+def _seconds(job: RunnerJob, runner_ms: int) -> int:
+    """Whole seconds, rounded up, as the runner says, but never more than it had the job."""
     if job.started_at is not None and job.ended_at is not None:
         runner_ms = min(runner_ms, math.ceil((job.ended_at - job.started_at).total_seconds() * 1000))
-    seconds = max(1, -(-runner_ms // 1000))
+    return max(1, -(-runner_ms // 1000))
+
+
+def _seconds_fact(book: PriceBook, job: RunnerJob, seconds: int) -> Fact:
     return Fact(
-        sku=SKU,
+        sku=SECOND,
         quantity=seconds,
         unit="second",
-        amount_microusd=cost_microusd(seconds, book.prices[SKU]),
+        amount_microusd=cost_microusd(seconds, book.prices[SECOND]),
         price_version=book.version,
         source_key=f"runner:{job.id}",
     )
 
 
-def runner_nanousd(own_us: int) -> int:
+def runner_nanousd(own_us: int, book: PriceBook) -> int:
     """The price of so many microseconds of a runner, in nano-USD, rounded down."""
-    return int(price_book().prices[SKU].usd_per_unit * own_us * 1000)
+    return int(book.prices[SECOND].usd_per_unit * own_us * 1000)
 
 
 def runner_ms_of(result: dict[str, Any]) -> int:

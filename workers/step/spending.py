@@ -52,7 +52,7 @@ def reserve(compile: Compile, amount_microusd: int) -> None:
 
 def capture(fenced: Fenced, step: StepName, facts: Sequence[Fact], *, reserved_microusd: int = 0) -> None:
     """Book facts on a locked compile and give their reservation back. What neither the budget nor the hold can carry is
-    booked to waste: ours, not the customer's; of a runner's time the seconds beyond a hold that is the smaller of the
+    booked to waste: ours, not the customer's; of a runner's work what goes beyond a hold that is the smaller of the
     two. The ledger gets them at the end of the transaction."""
     compile, unbooked = fenced.compile, fenced.unbooked
     headroom = left_of(compile) + reserved_microusd
@@ -80,13 +80,13 @@ def capture(fenced: Fenced, step: StepName, facts: Sequence[Fact], *, reserved_m
 
 
 def _divide(fact: Fact, headroom: int, hold_left: int) -> list[Fact]:
-    """The fact as there is money for it, charged or wasted. Of a runner's time the seconds that a hold carries are
-    charged and those beyond it wasted, where the budget has more: that of a compile with a teacher's key of its own."""
+    """The fact as there is money for it, charged or wasted. Of a runner's work the part that a hold carries is
+    charged and the rest wasted, where the budget has more: that of a compile with a teacher's key of its own."""
     room = max(0, min(headroom, hold_left))  # 0 is always carried: what the customer's own provider bills is no waste
     if fact.billing != Billing.CHARGE or fact.amount_microusd <= room:
         return [fact]
     wasted = replace(fact, billing=Billing.WASTE)
-    if fact.unit != "second" or not 0 < hold_left < headroom:
+    if not fact.sku.startswith("runner.") or not 0 < hold_left < headroom:
         return [wasted]
     n = fact.quantity * hold_left // fact.amount_microusd
     amount = fact.amount_microusd * n // fact.quantity

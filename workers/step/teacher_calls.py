@@ -413,6 +413,7 @@ def _sku(row: TeacherCall, name: str) -> str:
 
 
 def request_sha256(request: TeacherRequest) -> str:
-    """The digest of a request: no float is in it."""
+    """The digest of what a request asks: no float is in it, nor what a vendor does not hear."""
     value = asdict(request)
+    value.pop("n_before", None)
     return sha256_of({name: repr(item) if isinstance(item, float) else item for name, item in value.items()})

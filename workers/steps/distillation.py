@@ -7,8 +7,9 @@ from backend.domain.planning.step_outputs import DistillationOut, LabelingOut
 from backend.domain.planning.trials import first_trial
 from workers.step.durable import CompileRun
 from workers.step.result import StepDone, StepWaiting, finish_step
-from workers.step.runner_wait import result_or_wait, runner_fact
+from workers.step.runner_wait import result_or_wait, runner_facts
 from workers.step.spending import capture
+from workers.training.job_work import training_work
 from workers.training.trial_jobs import Trained, distill_facts, distill_offer, read_trained
 
 
@@ -26,10 +27,11 @@ def run_distillation(run: CompileRun) -> StepDone | StepWaiting:
         job=encode_id(Prefix.RUNNER_JOB, row.id),
         training=distill_facts(result),
     )
+    facts = runner_facts(run, row, training_work(run, trial, value), result.runner_ms)
     inputs = {"dataset": run.output(LabelingOut).dataset, "base": result.base_model_sha256}
     done = StepDone(inputs=inputs, output=output)
     with run.transaction() as fenced:
-        capture(fenced, StepName.DISTILLATION, [runner_fact(row, result.runner_ms)])
+        capture(fenced, StepName.DISTILLATION, facts)
         _warn_of_left_out(run, result)
         finish_step(run, fenced, StepName.DISTILLATION, done)
     return done

@@ -40,15 +40,17 @@ class Message:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest:
     """`n` independent answers to one chat. `item` is the raw text that a labelling request asks about: what replay
-    matches on. `prefix` is the beginning of the answer, which the teacher goes on from and does not repeat;
-    `top_logprobs` how many of the likeliest tokens it tells at each place (with `logprobs`). `drafts` are proposals for
-    an engine that takes some; `cache_salt` keeps its prefix cache to one tenant, `cache_key` is the name under which a
-    vendor's prompt cache is asked. `max_tokens` bounds the answer and `thought_tokens` what is thought before it;
-    `effort` says how long to think. `answer_schema` is a JSON Schema, as JSON text, that the answer follows; `as_tool`:
-    it may go out as a tool's, whose definition is a part of the prompt."""
+    matches on, and `n_before` how many answers of it there are from earlier requests: a recording goes on from there,
+    and no vendor hears of it. `prefix` is the beginning of the answer, which the teacher goes on from and does not
+    repeat; `top_logprobs` how many of the likeliest tokens it tells at each place (with `logprobs`). `drafts` are
+    proposals for an engine that takes some; `cache_salt` keeps its prefix cache to one tenant, `cache_key` is the name
+    under which a vendor's prompt cache is asked. `max_tokens` bounds the answer and `thought_tokens` what is thought
+    before it; `effort` says how long to think. `answer_schema` is a JSON Schema, as JSON text, that the answer follows;
+    `as_tool`: it may go out as a tool's, whose definition is a part of the prompt."""
 
     messages: tuple[Message, ...]
     n: int = 1
+    n_before: int = 0
     temperature: float = 1.0
     top_p: float = 1.0
     max_tokens: int = 256

@@ -5,7 +5,8 @@ A recording is JSON lines, one item each:
     {"item": "text asked about"  or  "item_sha256": hex, "completions": [{"text": "refund_status", "logprob": -0.1}],
     "usage": {...}}
 The item is the raw text of a labelling request (`CompletionRequest.item`), or for a candidate request the joined
-messages. Asked for more choices than are recorded it repeats them in order: a recorded vote stays the same vote.
+messages. Asked for more choices than are recorded it repeats them in order, and asked again about an item it goes on
+from where it was: a recorded vote stays the same vote. `usage` is that of all the completions of the line together.
 """
 
 import hashlib
@@ -67,18 +68,26 @@ class ReplayTeacher:
         recorded = self._rows.get(item_sha256(request))
         if recorded is None:
             raise TeacherFailed(_no_answer(request), code="teacher_no_recording")
-        choices = tuple(recorded.choices[i % len(recorded.choices)] for i in range(request.n))
-        usage = recorded.usage or Usage(
-            input_tokens=sum(estimate_tokens(m.content) for m in request.messages),
-            output_tokens=sum(c.n_tokens for c in choices),
-            estimated=True,
-        )
-        return Completion(choices=choices, usage=usage, revision=self._identity.revision)
+        n = len(recorded.choices)
+        choices = tuple(recorded.choices[(request.n_before + i) % n] for i in range(request.n))
+        return Completion(choices=choices, usage=_usage(recorded, request, choices), revision=self._identity.revision)
 
     def score(
         self, request: ScoreRequest, *, deadline_s: float, cancelled: Callable[[], bool] = lambda: False
     ) -> Completion:
         raise TeacherFailed("A recording does not tell the log-probability of a given text.", code="teacher_rejected")
+
+
+def _usage(recorded: Recorded, request: CompletionRequest, choices: tuple[Choice, ...]) -> Usage:
+    """The prompt once, and the output by the number of choices."""
+    if recorded.usage is None:
+        return Usage(
+            input_tokens=sum(estimate_tokens(m.content) for m in request.messages),
+            output_tokens=sum(c.n_tokens for c in choices),
+            estimated=True,
+        )
+    output_tokens = -(-recorded.usage.output_tokens * len(choices) // len(recorded.choices))
+    return Usage(input_tokens=recorded.usage.input_tokens, output_tokens=output_tokens)
 
 
 def item_sha256(request: CompletionRequest) -> str:

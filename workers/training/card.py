@@ -9,7 +9,6 @@ from backend.compiles.states import ANSWERED_STATES
 from backend.domain.evaluation.kscore import AnyEvaluation, KScore
 from backend.domain.evaluation.quality_card import Basis, QualityCard, Spent, TeacherCost, quality_card
 from backend.domain.lifecycle import StepName
-from backend.domain.money.pricing import price_book
 from workers.step.durable import CompileRun
 from workers.step.runner_wait import runner_nanousd
 from workers.training.abstaining import sure_of
@@ -30,10 +29,10 @@ def card_of(
         evaluation=evaluation,
         alternatives=alternatives_of(run, measured),
         student=Spent(answer_us=score.own.answer_us, nanousd=score.cost_nanousd),
-        head=None if head_us is None else Spent(answer_us=head_us, nanousd=runner_nanousd(head_us)),
+        head=None if head_us is None else Spent(answer_us=head_us, nanousd=runner_nanousd(head_us, run.book)),
         teacher=_teacher_cost(run),
         compile_microusd=compile.spent_microusd + compile.provider_microusd,
-        price_version=price_book().version,
+        price_version=run.book.version,
         sure=sure_of(run.spec, heldout_gold(run), measured),
     )
 

@@ -198,7 +198,7 @@ def score_of(run: CompileRun, evaluation: AnyEvaluation, measured: Measurement, 
         evaluation,
         size_bytes=sum(blob_size(run.tenant_id, digest) for digest in shipped if digest),
         own=own,
-        cost_nanousd=runner_nanousd(own.answer_us),
+        cost_nanousd=runner_nanousd(own.answer_us, run.book),
         p50_us=measured.latency_us_p50,
         rule_coverage_ppm=measured.used_rules.coverage_ppm if rules and measured.used_rules else 0,
     )

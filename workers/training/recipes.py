@@ -30,10 +30,11 @@ from backend.domain.spec.task_prompt import answer_form, system_prompt
 from backend.runner_jobs.leases import Offer
 from backend.runner_jobs.models import RunnerJob
 from workers.step.durable import CompileRun
-from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact
+from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_facts
 from workers.step.spending import capture, left_to_bill
 from workers.training.earlier_recipes import EarlierRecipes, earlier_recipes
 from workers.training.heldout import evaluation_of, gate_of, score_of
+from workers.training.job_work import drafting_work
 from workers.training.measurement import Measurement, quantiles_us
 from workers.training.trial_jobs import Trained
 from workers.training.trials import measurement_at, trained_in, trial_records
@@ -74,7 +75,7 @@ def _why_not(run: CompileRun, record: TrialRecord) -> str:
     recipes = run.spec.recipes
     has_observations = bool(run.output(LabelingOut).observations)
     with run.transaction() as fenced:
-        has_money = left_to_bill(fenced) >= recipes_cost(run.spec).expected
+        has_money = left_to_bill(fenced) >= recipes_cost(run.spec, run.book).expected
     if not recipes.enabled or not recipes.sources or not has_observations:
         return "not_wanted"
     if record.outcome is None or record.first_failed not in (None, FloorName.K_MIN):
@@ -210,9 +211,11 @@ def _end(
     """Write down what came of it and what it cost; once."""
     record = trial_records(run)[nth]
     evals = put_json(run.tenant_id, with_recipes(measurement_at(run, record.evals), facts).to_json())
+    used = []
+    if job is not None and result is not None:
+        used = runner_facts(run, job, drafting_work(run, result), result.runner_ms)
     with run.transaction() as fenced:
-        if job is not None and result is not None:
-            capture(fenced, STEP, [runner_fact(job, result.runner_ms)])
+        capture(fenced, STEP, used)
         step = run.step(STEP)
         record = TrialRecord.from_json(step.trials[nth])
         judged = outcome or record.outcome

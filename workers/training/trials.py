@@ -20,10 +20,11 @@ from backend.runner_jobs.leases import result_of
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.usage.ledger import Fact
 from workers.step.durable import CompileRun
-from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_fact, runner_ms_of
+from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_facts, runner_ms_of
 from workers.step.spending import capture, left_to_bill
 from workers.training.abstaining import threshold_of
 from workers.training.heldout import evaluation_of, gate_of, measure, score_of
+from workers.training.job_work import evaluation_work, training_work
 from workers.training.measurement import Measurement
 from workers.training.trial_jobs import Trained, distill_offer, evaluate_offer, read_answered, read_trained
 
@@ -132,12 +133,14 @@ def _end(run: CompileRun, nth: int, outcome: TrialOutcome, **ended: Any) -> None
 
 def _runner_facts(run: CompileRun, nth: int) -> list[tuple[str, Fact]]:
     """The usage of runners for the trial's finished jobs, by what they did."""
-    jobs = _record(run, nth).jobs
+    record = _record(run, nth)
     ended = []
-    for role in ("distill", "evaluate"):
-        job = RunnerJob.objects.filter(id=jobs.get(role), status=RunnerJobStatus.SUCCEEDED).first()
+    for role, work_of in (("distill", training_work), ("evaluate", evaluation_work)):
+        job = RunnerJob.objects.filter(id=record.jobs.get(role), status=RunnerJobStatus.SUCCEEDED).first()
         if job is not None:
-            ended.append((role, runner_fact(job, runner_ms_of(result_of(job)))))
+            value = result_of(job)
+            facts = runner_facts(run, job, work_of(run, record.trial, value), runner_ms_of(value))
+            ended += [(role, fact) for fact in facts]
     return ended
 
 

@@ -67,13 +67,22 @@ def estimate_material(spec: Spec, material: Material) -> Estimate:
         n_gold_train=len(gold.train),
         n_heldout=len(gold.heldout),
         shown_inputs=[*captures, *(example.input for example in (*gold.train, *gold.heldout))],
+        shown_outputs=[example.output for example in (*gold.train, *gold.heldout)],
     )
 
 
-def estimate_now(spec: Spec, *, shown_inputs: Sequence[str] = (), **sizes: int) -> Estimate:
+def estimate_now(
+    spec: Spec, *, shown_inputs: Sequence[str] = (), shown_outputs: Sequence[str] = (), **sizes: int
+) -> Estimate:
     """Estimate with the prices in force here and now: the operator's before the vendors'. The compile keeps them."""
-    today = timezone.now().date()
-    return estimate(spec, operator=settings.KOLM_TEACHER_PRICES, today=today, shown_inputs=shown_inputs, **sizes)
+    return estimate(
+        spec,
+        operator=settings.KOLM_TEACHER_PRICES,
+        today=timezone.now().date(),
+        shown_inputs=shown_inputs,
+        shown_outputs=shown_outputs,
+        **sizes,
+    )
 
 
 def submit(tenant_id: UUID, document: object, *, api_key_id: UUID | None) -> Compile:

@@ -45,6 +45,8 @@ REASONS = {
     "filtered": "refused by the teacher's filter",
     "control_characters": "control characters",
     "held_out": "a held-out example",
+    "held_out_twin": "nearly a held-out example",
+    "gold": "a training example, whose answer is known",
     "length": "the spec's length check",
     "regex": "the spec's regex check",
     "contains": "the spec's contains check",
@@ -214,4 +216,6 @@ def _why(row: Candidate) -> str:
         return "no teacher answer can be trained on: " + ", ".join(str(reason)[:80] for reason in row.reasons[:8])
     if row.state == CandidateState.DROPPED and row.cluster == -1:
         return "among the lowest scores, dropped before clustering"
+    if row.bought_in is not None:
+        return f"{WHY[CandidateState(row.state)]}; picked in round {row.bought_in} ({row.bought_for})"
     return WHY[CandidateState(row.state)]

@@ -22,11 +22,23 @@ from backend.console.compiles.spec_text import MAX_BYTES, SpecText, read_spec, w
 from backend.domain.canonical import sha256_hex
 from backend.domain.errors import CustomerError, InvalidInput, InvalidSpec
 from backend.domain.ids import Prefix, decode_id, encode_id
+from backend.domain.labeling.purchases import POINT_USD
 from backend.domain.money.teacher_prices import price_json, price_sentence
 from backend.domain.planning.estimates import Estimate, check_budget
 from backend.domain.planning.preflight.lines import Preflight, in_order
 from backend.domain.roles import Permission
-from backend.domain.spec.parsing import Spec, effective_slices, label_names, parse_spec, slice_sizes
+from backend.domain.spec.defaults import buys_in_rounds
+from backend.domain.spec.parsing import (
+    Spec,
+    effective_slices,
+    first_votes,
+    label_names,
+    most_votes,
+    parse_spec,
+    read_stored_spec,
+    slice_sizes,
+    votes_as_needed,
+)
 from backend.drafts.previews import expected_saving
 from backend.preflight.asking import preflight_of
 from backend.preflight.settings_lines import check_settings
@@ -270,7 +282,8 @@ def _summary(spec: Spec) -> list[tuple[str, str]]:
         ("Task", f"{spec.name}, {_answers(spec)}, {len(slices)} slices"),
         ("Teacher", model + (f", falls back to {teacher.fallback_model}" if teacher.fallback_model else "")),
         ("Candidates", f"{_pools(spec)}, by {sampling.method}"),
-        ("Labels", f"{sampling.label_samples} votes per pick, at least {sampling.min_agreement:.0%} agreed"),
+        ("Labels", _votes(spec)),
+        ("How many", _plan(spec)),
         ("If a slice is poor", ", then ".join(sampling.on_gap)),
         ("Drafts", spec.draft_cache.verify if spec.draft_cache.enabled else "off"),
         ("Gate", f"{_k_min(spec)}, accuracy {spec.gate.accuracy_lower:g} at its lower bound"),
@@ -290,6 +303,20 @@ def _span(counts: Sequence[int]) -> str:
 
 def _k_min(spec: Spec) -> str:
     return "K-score of its kind" if spec.gate.k_min is None else f"K-score {spec.gate.k_min:g}"
+
+
+def _votes(spec: Spec) -> str:
+    if votes_as_needed(spec):
+        how_many = f"one vote per pick, up to {most_votes(spec)} where the label is unsure"
+        return f"{how_many}, at least {spec.sampling.min_agreement:.0%} sure"
+    return f"{first_votes(spec)} votes per pick, at least {spec.sampling.min_agreement:.0%} agreed"
+
+
+def _plan(spec: Spec) -> str:
+    if not buys_in_rounds(spec):
+        return "as many as K says"
+    worth = spec.plan.point_usd or POINT_USD
+    return f"in rounds, while a point of accuracy costs less than ${worth:g}"
 
 
 def _answers(spec: Spec) -> str:
@@ -315,7 +342,7 @@ def _spec_of(request: ConsoleRequest, public_id: str) -> str:
     if row is None:
         return ""
     try:
-        document = parse_spec(row.spec).model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        document = read_stored_spec(row.spec).model_dump(mode="json", by_alias=True, exclude_defaults=True)
     except InvalidSpec:
         document = row.spec  # of an older form: the editor tells what has changed
     # libyaml writes 1 MB in 0.3 s; yaml in Python alone takes over a second

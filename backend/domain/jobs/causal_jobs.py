@@ -56,7 +56,7 @@ class DistillCausalJob(Wire):
 class DistillCausalResult(Wire):
     """`adapter_sha256` is a safetensors blob as `gpu_runners.models.causal_adapter` writes it; `adapter_config` is its
     AdapterConfig, whole numbers and texts alone. `training_log` has one row an epoch, `active` what was really switched
-    on."""
+    on. `n_tokens` are those of the pairs that were read in all epochs (0: a runner that counts none)."""
 
     adapter_sha256: str
     adapter_config: dict[str, Any]
@@ -68,6 +68,7 @@ class DistillCausalResult(Wire):
     active: dict[str, Any]
     runner_ms: int
     resumed_from_step: int
+    n_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +98,8 @@ class EvaluateCausalResult(Wire):
     `finish_reasons` are stop or length. `confidences` in [0, 1] are the probability of the whole answer under the
     constraint. `latency_us` are single-input wall times of a sample of the inputs, warm, `ruled_latency_us` the same
     with the rules first; the own times are as in EvaluateResult, `own_tokens` what the model's own answers of that
-    sample have; `engine` says what computed them."""
+    sample have; `engine` says what computed them. `n_read` are the tokens of the prompts and `n_written` those of the
+    answers, of adapter and bare base together (0: not counted)."""
 
     outputs: list[str]
     finish_reasons: list[str]
@@ -115,3 +117,5 @@ class EvaluateCausalResult(Wire):
     device: str
     engine: dict[str, Any]
     runner_ms: int
+    n_read: int = 0
+    n_written: int = 0

@@ -95,7 +95,9 @@ class DistillResult(Wire):
     """`adapter_sha256` is a safetensors blob with the LoRA matrices, `head.weight` (n_labels, d), `head.bias`
     (n_labels,), and the same for the frozen-base baseline as `baseline.weight`, `baseline.bias`. `training_log` has one
     row per epoch. `active` says what was really switched on. `held_confidences_ppm` and `held_right` are the calibrated
-    answers to the pairs that the calibrating fit did not train on, one entry each ([] where there are none)."""
+    answers to the pairs that the calibrating fit did not train on, one entry each ([] where there are none). `n_tokens`
+    are the tokens of the pairs, each counted once in every epoch of the adapter's own fit (0: a runner that counts
+    none)."""
 
     adapter_sha256: str
     adapter_config: dict[str, Any]
@@ -109,6 +111,7 @@ class DistillResult(Wire):
     resumed_from_epoch: int
     held_confidences_ppm: list[int] = field(default_factory=list)
     held_right: list[bool] = field(default_factory=list)
+    n_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +142,8 @@ class EvaluateResult(Wire):
     on a sample of the inputs, warm; `ruled_latency_us` those of rules and then model on the same sample ([] without
     rules). `own_ns` and `ruled_own_ns` are the own times of such answers by `own_clock`, beside `own_reference_ns` of
     the reference workload, and `head_own_ns` those of a head on the frozen base, beside its own `head_reference_ns` ([]
-    from runners that measured none)."""
+    from runners that measured none). `n_tokens` are the tokens of inputs, gold and random labels (0: not
+    counted)."""
 
     predictions: list[str]
     confidences: list[float]
@@ -157,6 +161,7 @@ class EvaluateResult(Wire):
     head_reference_ns: int = 0
     device: str
     runner_ms: int
+    n_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

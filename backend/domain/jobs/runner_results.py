@@ -41,6 +41,7 @@ def distill_result(value: dict[str, Any]) -> DistillResult:
         check(is_digest(getattr(result, name)), f"{name} is no sha256")
     for name in ("n_pairs", "n_parameters", "runner_ms", "resumed_from_epoch"):
         check(is_count(getattr(result, name)), f"{name} is no count")
+    _check_work(result.n_tokens)
     _check_training(result)
     check(is_number(result.temperature) and 0.01 <= result.temperature <= 100, "the temperature is out of range")
     confidences, right = result.held_confidences_ppm, result.held_right
@@ -72,6 +73,7 @@ def evaluate_result(value: dict[str, Any], *, labels: Collection[str], n: int) -
     _check_head_times(result, n)
     check(is_string(result.device, 200), "the device is no name")
     check(is_count(result.runner_ms), "runner_ms is no count")
+    _check_work(result.n_tokens)
     return result
 
 
@@ -81,6 +83,7 @@ def distill_causal_result(value: dict[str, Any]) -> DistillCausalResult:
         check(is_digest(getattr(result, name)), f"{name} is no sha256")
     for name in ("n_pairs", "n_parameters", "runner_ms", "resumed_from_step"):
         check(is_count(getattr(result, name)), f"{name} is no count")
+    _check_work(result.n_tokens)
     _check_training(result)
     return result
 
@@ -117,7 +120,13 @@ def evaluate_causal_result(value: dict[str, Any], *, answer: Mapping[str, Any], 
     check(is_string(result.device, 200), "the device is no name")
     check(isinstance(result.engine, dict) and is_plain(result.engine), "engine is not a plain object")
     check(is_count(result.runner_ms), "runner_ms is no count")
+    _check_work(result.n_read, result.n_written)
     return result
+
+
+def _check_work(*counts: object) -> None:
+    """Check the counts of work: whole numbers. How many there can be is for who bills them."""
+    check(all(is_whole(count, 0, MAX_PPM) for count in counts), "a count of work is no whole number")
 
 
 def _check_rules(result: EvaluateResult | EvaluateCausalResult, known: Collection[str] | None, n: int) -> None:

@@ -54,10 +54,15 @@ class PriceBook:
 
 
 def _book(
-    version: str, effective_at: datetime, per_mtok: Mapping[str, str], per_second: Mapping[str, str]
+    version: str,
+    effective_at: datetime,
+    per_mtok: Mapping[str, str],
+    per_second: Mapping[str, str],
+    per_unit: Mapping[str, tuple[str, str]] = MappingProxyType({}),
 ) -> PriceBook:
     prices = [Price(sku=sku, unit="token", usd_per_unit=Decimal(usd) / MICRO) for sku, usd in per_mtok.items()]
     prices += [Price(sku=sku, unit="second", usd_per_unit=Decimal(usd)) for sku, usd in per_second.items()]
+    prices += [Price(sku=sku, unit=unit, usd_per_unit=Decimal(usd)) for sku, (unit, usd) in per_unit.items()]
     return PriceBook(version=version, effective_at=effective_at, prices=MappingProxyType({p.sku: p for p in prices}))
 
 
@@ -87,7 +92,39 @@ BOOKS: tuple[PriceBook, ...] = (
         },
         per_second={"runner.second": "0.000150"},
     ),
+    # Runners by their work (`runner_work`). A second of the machines that docs/prices.md names costs what it did; the
+    # second's own price is for jobs that count nothing, for answers of artifacts, and for the K-score.
+    _book(
+        "2026-11-26",
+        datetime(2026, 11, 26, 18, tzinfo=UTC),
+        per_mtok={
+            "teacher.kolm-grammar-1.input_token": "0.10",
+            "teacher.kolm-grammar-1.output_token": "0.40",
+            "embedding.token": "0.01",
+            "serving.prompt_token": "0.05",
+            "serving.cached_token": "0.0125",
+            "serving.completion_token": "0.20",
+            "runner.encoder_train_token": "0.24",
+            "runner.encoder_read_token": "0.11",
+        },
+        per_second={"runner.second": "0.000150"},
+        per_unit={
+            "runner.encoder_job": ("job", "0.000900"),
+            "runner.causal_job": ("job at 0.5 B", "0.004500"),
+            "runner.causal_train_token": ("token at 0.5 B", "0.0000000075"),
+            "runner.causal_read_token": ("token at 0.5 B", "0.0000000075"),
+            "runner.causal_write_token": ("token at 0.5 B", "0.00000015"),
+            "runner.causal_draft_token": ("token at 0.5 B", "0.00000375"),
+            "runner.select_job": ("job", "0.000300"),
+            "runner.select_row": ("row", "0.00000025"),
+        },
+    ),
 )
+
+
+def kept_book(version: str) -> PriceBook:
+    """The book that a compile began with, by the version in its estimate; the newest where no book has that version."""
+    return next((book for book in BOOKS if book.version == version), BOOKS[-1])
 
 
 def price_book(at: datetime | None = None) -> PriceBook:

@@ -113,7 +113,7 @@ def _assumptions(n_labeled: int, n_new: float, paid: Paid) -> list[str]:
         f"{n_labeled} inputs are labeled, about {round(n_new)} of them anew; the others have their labels already",
         "candidates, embeddings and scores are copied and cost nothing",
         f"a label costs what {len(paid.labels)} cost in the ablated compile; training and evaluation likewise",
-        "low: half the tokens, a runner five times as fast; high: twice the dearest label, a 4 times slower runner",
+        "low: half the label tokens, a fifth of the training; high: twice the dearest label, four times the training",
     ]
 
 

@@ -1,13 +1,12 @@
 """The cost of a compile, before it runs: low, expected and high per step, and the largest sum that one batch of
 calls may reserve.
 
-Low is what it costs when everything goes well on a fast runner; a budget below it is refused. High counts every
+Low is what it costs when everything goes well; a budget below it is refused. High counts every
 automatic reaction (more exemplars, two hotter rounds, the fallback model), every round and split that
 `sampling.on_gap` allows, a teacher that answers one choice a call, and every trial that may follow the first (twice the
 rank, when the gate is missed). The assumptions are in the answer.
 """
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,25 +24,22 @@ from backend.domain.money.teacher_prices import (
     unit_warnings,
 )
 from backend.domain.money.vendor_prices import NO_PRICES, PriceTable
-from backend.domain.planning.teacher_estimates import TeacherPlan
-from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Trials, n_bytes
-from backend.domain.planning.trial_estimates import Range as Range
-from backend.domain.spec.defaults import (
-    effective_slices,
-    label_names,
-    reward_of,
-    rewarder_of,
-    slice_sizes,
-    tool_tokens,
+from backend.domain.planning.prompt_sizes import (
+    answer_prompt_tokens,
+    counting_of,
+    mean_candidate_tokens,
+    most_answer_tokens,
+    most_candidate_tokens,
 )
-from backend.domain.spec.inputs import SliceSpec
+from backend.domain.planning.teacher_estimates import TeacherPlan
+from backend.domain.planning.token_counts import Counting, count_tokens, counting_of_base
+from backend.domain.planning.trial_estimates import Range as Range
+from backend.domain.planning.trial_estimates import Trials, answer_tokens
+from backend.domain.spec.defaults import buys_in_rounds, reward_of, rewarder_of, slice_sizes, tool_tokens
 from backend.domain.spec.models import Spec
-from backend.domain.spec.outputs import JsonOutput
 
-CANDIDATE_OVERHEAD_TOKENS = 135  # system message and fixed lines of the prompt for candidates
-LABEL_OVERHEAD_TOKENS = 110  # and of that for a label or an answer
-EXEMPLAR_BYTES = 9  # the fence around one
-UNKNOWN_INPUT_TOKENS = 20  # of an input, where neither gold nor captures show any
+UNKNOWN_INPUT_TOKENS = 20.0  # of an input, where neither gold nor captures show any
+SPECIAL_TOKENS = 2  # of an encoder, before and after a text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,21 +93,25 @@ def estimate(
     prompt_tokens_label: int | None = None,
     mean_output_tokens: int | None = None,
     shown_inputs: Sequence[str] = (),
+    shown_outputs: Sequence[str] = (),
     book: PriceBook | None = None,
     operator: PriceTable = NO_PRICES,
     today: date | None = None,
 ) -> Estimate:
     """The cost of compiling `spec`. Prompt sizes default to what the spec's own texts amount to. `shown_inputs` are the
     task's own, gold and captures: a candidate is as long as they are on the mean (the spec's inline ones where none are
-    given), or `mean_output_tokens`. `operator` is the operator's own table of teachers' prices; without `today` no
-    price is old.
+    given), or `mean_output_tokens`. `shown_outputs` are the gold's answers. `operator` is the operator's own table of
+    teachers' prices; without `today` no price is old.
 
     Raises InvalidSpec (unknown_teacher_price).
     """
     book = book or price_book()
     prices = _prices(spec, book, operator)
-    if mean_output_tokens is None:
-        mean_output_tokens = _input_tokens(spec, shown_inputs)
+    by = counting_of(spec)
+
+    def mean(by: Counting) -> float:
+        return mean_output_tokens or _mean_tokens(spec, shown_inputs, by)
+
     plan = TeacherPlan(
         spec=spec,
         slices=[] if n_captures and not spec.slices else slice_sizes(spec),  # else the captures are the pool
@@ -119,14 +119,20 @@ def estimate(
         batch=prices.batch_of(spec.teacher.model),
         dearest=prices.dearest,
         n_captures=n_captures,
-        prompt_candidate=prompt_tokens_candidate
-        or _prompt_tokens(spec, is_label=False, text_tokens=mean_output_tokens),
-        prompt_label=prompt_tokens_label or _prompt_tokens(spec, is_label=True, text_tokens=mean_output_tokens),
-        mean_output=mean_output_tokens,
+        prompt_candidate=prompt_tokens_candidate or mean_candidate_tokens(spec, by),
+        prompt_label=prompt_tokens_label
+        or answer_prompt_tokens(spec, by, input_tokens=math.ceil(mean(by))) + tool_tokens(spec),
+        mean_output=math.ceil(mean(by)),
+        label_output=answer_tokens(spec, by, shown_outputs),
+        embedded=mean(counting_of_base(spec.embedder)) + SPECIAL_TOKENS,
+        longest_candidate=prompt_tokens_candidate or most_candidate_tokens(spec),
+        longest_prompt=prompt_tokens_label
+        or most_answer_tokens(spec, input_tokens=math.ceil(mean(Counting.BYTES))) + tool_tokens(spec),
         reward_price=prices.reward,
     )
     zero = Range(low=0, expected=0, high=0)
     steps = dict.fromkeys(StepName, zero)
+    steps[StepName.SLICING] = plan.preflight()
     steps[StepName.SYNTHESIS] = plan.synthesis() + _embedding(book.prices["embedding.token"], plan)
     rewards, later_rewards = plan.rewards()
     steps[StepName.VERIFICATION] = rewards
@@ -137,13 +143,18 @@ def estimate(
     ours = _embedding(book.prices["embedding.token"], plan) + _more_embedding(book.prices["embedding.token"], plan)
     runs = Trials(
         spec=spec,
-        price=book.prices["runner.second"],
+        book=book,
         n_heldout=n_heldout,
-        input_tokens=mean_output_tokens,
+        encoded=min(mean(counting_of_base(spec.train.base)), spec.train.max_tokens - SPECIAL_TOKENS) + SPECIAL_TOKENS,
+        input_tokens=mean(Counting.MODEL),
+        answer=answer_tokens(spec, Counting.MODEL, shown_outputs),
         n_gold=n_gold_train,
     )
     n_trained = plan.n_pairs + n_gold_train
     steps[StepName.DISTILLATION] = runs.first_training(n_trained)
+    if buys_in_rounds(spec):
+        least = runs.first_training(min(plan.n_start, plan.n_pairs) + n_gold_train)
+        steps[StepName.DISTILLATION] = replace(steps[StepName.DISTILLATION], low=least.low)
     answering = runs.rest(n_trained)
     teacher_rows = plan.teacher_rows(n_heldout)
     steps[StepName.EVALUATION] = answering + plan.judging(n_heldout) + plan.answering(teacher_rows)
@@ -211,36 +222,18 @@ def usd(microusd: int) -> str:
     return f"${amount:.4f}" if microusd % 100 == 0 or microusd >= 10_000 else f"${amount:.6f}"
 
 
-def _input_tokens(spec: Spec, shown: Sequence[str]) -> int:
+def _mean_tokens(spec: Spec, shown: Sequence[str], by: Counting) -> float:
     """Tokens of the task's inputs on the mean."""
     captured = spec.captures.inline if spec.captures is not None else []
     texts = list(shown) or [example.input for example in spec.examples.inline] + captured
     if not texts:
         return UNKNOWN_INPUT_TOKENS
-    mean = math.ceil(n_bytes(*texts) / len(texts) / BYTES_PER_TOKEN)
-    return max(1, min(mean, spec.sampling.candidate_max_tokens))
-
-
-def _prompt_tokens(spec: Spec, *, is_label: bool, text_tokens: int) -> int:
-    """Tokens of a prompt, by its bytes: task, label names, then either label descriptions, the text and a tool or a
-    slice with exemplars."""
-    names, slices = label_names(spec), effective_slices(spec)
-    size = n_bytes(spec.task, *names) + 3 * len(names)
-    if is_label and isinstance(spec.output, JsonOutput):
-        size += len(json.dumps(spec.output.answer_schema))
-    if is_label:
-        size += sum(n_bytes(part.hint, part.name) + 4 for part in slices)
-        return LABEL_OVERHEAD_TOKENS + math.ceil(size / BYTES_PER_TOKEN) + text_tokens + tool_tokens(spec)
-    return CANDIDATE_OVERHEAD_TOKENS + math.ceil((size + max(map(_slice_bytes, slices), default=0)) / BYTES_PER_TOKEN)
-
-
-def _slice_bytes(part: SliceSpec) -> int:
-    shown = n_bytes(*part.exemplars) + EXEMPLAR_BYTES * len(part.exemplars)
-    return n_bytes(part.name, part.hint, part.label or "") + shown
+    mean = sum(count_tokens(text, by) for text in texts) / len(texts)
+    return max(1.0, min(mean, float(spec.sampling.candidate_max_tokens)))
 
 
 def _embedding(price: Price, plan: TeacherPlan) -> Range:
-    tokens = (sum(plan.pools) + plan.n_captures) * (plan.mean_output + 2)
+    tokens = round((sum(plan.pools) + plan.n_captures) * plan.embedded)
     return Range(
         low=cost_microusd(tokens // 2, price),
         expected=cost_microusd(tokens, price),
@@ -249,4 +242,4 @@ def _embedding(price: Price, plan: TeacherPlan) -> Range:
 
 
 def _more_embedding(price: Price, plan: TeacherPlan) -> Range:
-    return Range(low=0, expected=0, high=cost_microusd(4 * plan.most_mitigated * (plan.mean_output + 2), price))
+    return Range(low=0, expected=0, high=cost_microusd(round(4 * plan.most_mitigated * plan.embedded), price))

@@ -126,7 +126,10 @@ class SelectionOut(StepOutput):
 class LabelingOut(StepOutput):
     """`dataset` are the pairs that train, `completions` those of a label task as a causal base trains on them,
     `observations` the samples behind the answers, `rules` a rules.json and `random_labels` the pairs that were bought
-    at random (lines with `input` and `label`); "" for none. `labels` is the digest of the votes."""
+    at random (lines with `input` and `label`); "" for none. `labels` is the digest of the votes, which `votes` counts:
+    all, and the inputs by how many they have. `purchases` are the rounds of a label task that followed the first picks,
+    `stopped_for` says why there were no more, `noise` is the teacher's estimated error and `curve` what further labels
+    had brought."""
 
     STEP = StepName.LABELING
     DIGESTS = {
@@ -138,7 +141,7 @@ class LabelingOut(StepOutput):
         "random_labels": "random_labels",
     }
     FACTS = {"rule_induction": "rules"}
-    OPTIONAL = frozenset({"unverified_for"})
+    OPTIONAL = frozenset({"unverified_for", "votes", "noise", "purchases", "stopped_for", "curve"})
 
     dataset: str
     labels: str
@@ -157,6 +160,11 @@ class LabelingOut(StepOutput):
     selection: dict[str, Any]
     rule_induction: dict[str, Any] | None = None
     unverified_for: dict[str, int] | None = None
+    votes: dict[str, Any] | None = None
+    noise: dict[str, Any] | None = None
+    purchases: list[dict[str, Any]] | None = None
+    stopped_for: str | None = None
+    curve: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,18 +7,21 @@ from dataclasses import dataclass, replace
 
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.money.teacher_prices import is_free
+from backend.domain.planning.label_plans import first_captures, k_of_captures
 from backend.domain.planning.reward_estimates import RewardPlan
-from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, answer_tokens, assumption, recipes_cost
+from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, recipes_cost
 from backend.domain.planning.trials import most_trials
 from backend.domain.spec.defaults import (
     SliceSize,
-    default_k_distill,
-    default_k_select,
+    buys_in_rounds,
     dialect_of,
+    first_votes,
     label_max_tokens,
+    most_votes,
+    n_distilled,
     reward_of,
     thought_tokens,
-    train_kind,
+    votes_as_needed,
 )
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput, TextOutput
@@ -30,6 +33,7 @@ MAX_REACTIONS = 4  # exemplars, hotter, hotter, fallback model; each asks for N/
 THOUGHT_SHARE = 4  # what is expected of a model's thoughts: this part of the room that is left for them
 TEACHER_ROWS = 100  # held-out inputs that the teacher answers too, where the spec says nothing
 TEACHER_BUDGET_SHARE = 20  # and a twentieth of the budget at most
+MEAN_VOTES_PERCENT = 125  # of a vote, that an input asked again only where unsure is expected to take: not measured
 VERDICT_TOKENS = 8  # a judge's longest answer about two texts, as workers.teachers asks for it
 
 
@@ -46,6 +50,10 @@ class TeacherPlan:
     prompt_candidate: int
     prompt_label: int
     mean_output: int
+    label_output: int  # of an answer
+    embedded: float  # of an input, by the embedder's tokenizer
+    longest_candidate: int  # prompts in tokens of four bytes
+    longest_prompt: int
     reward_price: TeacherPrice | None = None  # of a spec with a reward
 
     @property
@@ -86,8 +94,8 @@ class TeacherPlan:
 
     @property
     def label_calls(self) -> int:
-        """Calls that the labels of one pick take."""
-        return -(-self.spec.sampling.label_samples // dialect_of(self.spec.teacher).max_n)
+        """Calls that the first labels of one pick take."""
+        return -(-first_votes(self.spec) // dialect_of(self.spec.teacher).max_n)
 
     @property
     def room(self) -> int:
@@ -101,23 +109,38 @@ class TeacherPlan:
 
     @property
     def n_picks(self) -> int:
-        """Candidates that selection keeps: K, or all of them where the spec selects nothing."""
+        """Inputs that are labelled: those that selection keeps, or where `plan: auto` decides how many, all of them
+        unless the spec names a K."""
+        written = sum(self.pools) if self._is_all_bought else sum(size.k for size in self.slices)
+        return written + k_of_captures(self.spec, self.n_captures)
+
+    @property
+    def n_start(self) -> int:
+        """Inputs that are labelled in any case."""
         if self.spec.sampling.method == "all":
-            return sum(self.pools) + self.n_captures
-        k, n = self.spec.sampling.k_select, self.n_captures
-        return sum(size.k for size in self.slices) + (default_k_select(n) if k is None else min(k, n))
+            return self.n_picks
+        return sum(size.k for size in self.slices) + first_captures(self.spec, self.n_captures)
+
+    @property
+    def _is_all_bought(self) -> bool:
+        is_open = buys_in_rounds(self.spec) and self.spec.sampling.k_select is None
+        return is_open or self.spec.sampling.method == "all"
 
     @property
     def n_pairs(self) -> int:
         """Picks that train, as `workers.training.training_set` chooses them."""
-        k, n = self.spec.sampling.k_distill, self.n_picks
-        if k is None:
-            return n if self.spec.sampling.method == "all" else default_k_distill(n)
-        return min(k, n)
+        return n_distilled(self.spec.sampling.k_distill, self.n_picks)
 
-    @property
-    def label_output(self) -> int:
-        return answer_tokens(self.spec)
+    def preflight(self) -> Range:
+        """One tiny call of each model at an endpoint, about a text that says it is a test; none where it answered
+        another compile some minutes ago."""
+        teacher = self.spec.teacher
+        if teacher.provider != "openai_compatible":
+            return Range(low=0, expected=0, high=0)
+        cost = self._cost(self.prompt_label, self.label_output)
+        if teacher.fallback_model is not None:
+            cost += self._cost(self.prompt_candidate, self.mean_output)
+        return Range(low=0, expected=cost, high=4 * cost + self._cost(0, self.room))
 
     def synthesis(self) -> Range:
         n = sum(self.pools)
@@ -153,14 +176,17 @@ class TeacherPlan:
         )
 
     def labeling(self) -> Range:
-        n, k = self.n_picks, self.spec.sampling.label_samples
-        least = -(-n // 2) if n else 0  # drop_k may leave fewer
+        """What is asked again, where votes are bought as needed, is a call of its own each time."""
+        n, k, most = self.n_picks, first_votes(self.spec), most_votes(self.spec)
+        least = -(-self.n_start // 2) if n else 0  # drop_k may leave fewer
+        again = n * (MEAN_VOTES_PERCENT - 100) // 100 if votes_as_needed(self.spec) else 0
         return Range(
             low=self._batch_cost(least * self.prompt_label // 2, least * k * self.least_answer),
             expected=self._batch_cost(
-                n * self.label_calls * self.prompt_label, n * k * (self.label_output + self.thoughts)
+                (n * self.label_calls + again) * self.prompt_label,
+                (n * k + again) * (self.label_output + self.thoughts),
             ),
-            high=self._cost(2 * n * k * self.prompt_label, n * k * (label_max_tokens(self.spec) + self.room)),
+            high=self._cost(2 * n * most * self.prompt_label, n * most * (label_max_tokens(self.spec) + self.room)),
         )
 
     @property
@@ -214,15 +240,15 @@ class TeacherPlan:
         input may have, every choice as long as allowed."""
         width = self.spec.teacher.concurrency
         calls = (
-            [(self.prompt_label, self._labels_a_call * (label_max_tokens(self.spec) + self.room))]
+            [(self.longest_prompt, self._labels_a_call * (label_max_tokens(self.spec) + self.room))]
             if self.n_picks
             else []
         )
         if self.pools:
             n = min(self.per_call, max(self.pools))
-            calls.append((self.prompt_candidate, n * (self.spec.sampling.candidate_max_tokens + self.room)))
+            calls.append((self.longest_candidate, n * (self.spec.sampling.candidate_max_tokens + self.room)))
         if isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge":
-            calls.append((self.prompt_label + 2 * label_max_tokens(self.spec), VERDICT_TOKENS + self.room))
+            calls.append((self.longest_prompt + 2 * label_max_tokens(self.spec), VERDICT_TOKENS + self.room))
         teacher = max(
             width * self.dearest.most_microusd(input_tokens=BYTES_PER_TOKEN * prompt, output_tokens=output)
             for prompt, output in calls
@@ -231,7 +257,7 @@ class TeacherPlan:
 
     @property
     def _labels_a_call(self) -> int:
-        return min(self.spec.sampling.label_samples, dialect_of(self.spec.teacher).max_n)
+        return min(first_votes(self.spec), dialect_of(self.spec.teacher).max_n)
 
     def _cost(self, input_tokens: int, output_tokens: int) -> int:
         return self.price.cost_microusd(input_tokens=input_tokens, output_tokens=output_tokens)
@@ -240,15 +266,26 @@ class TeacherPlan:
         return self.batch.cost_microusd(input_tokens=input_tokens, output_tokens=output_tokens)
 
     @property
+    def _votes_assumed(self) -> str:
+        k, most = first_votes(self.spec), most_votes(self.spec)
+        if not votes_as_needed(self.spec):
+            return f"{k} label samples a pick"
+        return f"{k} label sample a pick, {MEAN_VOTES_PERCENT / 100:g} expected on the mean and {most} at most"
+
+    @property
     def batch_window_h(self) -> int | None:
         terms = dialect_of(self.spec.teacher).batch
         return terms.window_h if terms is not None and self.spec.teacher.mode == "batch" else None
 
     def assumptions(self, n_gold_train: int, teacher_rows: int) -> Iterator[str]:
-        k = self.spec.sampling.label_samples
         n, n_slices = sum(self.pools), len(self.pools)
         yield f"{n} candidates in {n_slices} slices, {self.n_captures} captures, {self.n_picks} picks"
-        yield f"{k} label samples a pick; {n_gold_train} gold pairs train besides the selected ones"
+        if buys_in_rounds(self.spec):
+            yield (
+                f"{self.n_start} picks are labelled in any case, {self.n_picks} are expected, in rounds and while a "
+                "point of accuracy is worth what it costs (plan)"
+            )
+        yield f"{self._votes_assumed}; {n_gold_train} gold pairs train besides the selected ones"
         yield f"{self.prompt_candidate} prompt tokens and {self.mean_output} a choice, {self.per_call} a call"
         yield f"{self.prompt_label} prompt tokens a label call and {self.label_output} an answer"
         if is_free(self.price) and self.spec.teacher.provider != "replay":
@@ -264,16 +301,15 @@ class TeacherPlan:
             yield self.reward.assumption(n + self.n_captures)
         if self.room:
             yield f"up to {self.room} tokens of thought an answer, {self.thoughts} expected (assumed, not measured)"
-        if train_kind(self.spec) != "encoder":
-            yield assumption(self.spec)
+        yield "runners are billed by the tokens that they train on, read and write, whatever machine they run on"
         if recipes_cost(self.spec).high:
             budget_s = self.spec.recipes.budget_s
             yield f"a recipe pack where the gate is passed: up to {budget_s:g} s of measuring what drafts"
         if teacher_rows:
             yield f"the teacher answers {teacher_rows} held-out inputs too (evaluation.teacher_rows)"
         yield f"at most {most_trials(self.spec)} trials; those after the first count in the evaluation's high bound"
-        yield "low: half the tokens and half the picks, a runner five times as fast"
+        yield "low: half the tokens and half the picks"
         yield (
             "high: every retry for poor candidates and every round that on_gap allows, one choice a call, longest "
-            "answers, a 4 times slower runner"
+            "answers, four times the tokens for a runner"
         )

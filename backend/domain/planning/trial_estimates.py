@@ -1,36 +1,40 @@
-"""The cost of a compile's runners, by how long they work on a trial: the part of an estimate that no price book
-knows.
+"""The cost of a compile's runners, by the work of a trial: the tokens that are trained on, read and written, at the
+prices of a book (`money.runner_work`).
 
-The rates are assumptions, and the estimate says so. An encoder's were measured on one thread of a 2026 server core
-(docs of the embedded stack); a causal base's stand for one data-centre GPU with a base of half a billion parameters,
-and fall with the size that the base's name tells. A runner on a CPU is tens of times slower than that: the bill follows
-what it really took, never above the budget.
+How many tokens there will be is counted without a tokenizer (`token_counts`), from the texts that the task shows and
+the number of pairs that is expected to train.
 """
 
 import math
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.domain.money.pricing import Price, cost_microusd, price_book
+from backend.domain.money.pricing import PriceBook, price_book
+from backend.domain.money.runner_work import (
+    Work,
+    WorkSku,
+    bills_work,
+    causal_answers,
+    causal_training,
+    cost_of,
+    drafted_within,
+    drafting,
+    encoder_reading,
+    encoder_training,
+)
+from backend.domain.planning.token_counts import BYTES_PER_TOKEN as BYTES_PER_TOKEN
+from backend.domain.planning.token_counts import Counting, count_tokens
 from backend.domain.planning.trials import TrialKind, first_trial, most_trials
 from backend.domain.spec.defaults import answer_max_tokens, label_names, train_kind
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import JsonOutput, LabelOutput
 from backend.domain.spec.task_prompt import system_prompt
 
-BYTES_PER_TOKEN = 4  # of English; other scripts have more bytes a character, and more tokens
 BYTES_PER_JSON_TOKEN = 3  # names, digits and punctuation
 ANSWER_SHARE = 4  # of the longest answer, where no example says how long answers are
-RUNNER_SKU = "runner.second"
-RUNNER_START_S = 6.0
-PAIR_EPOCH_S = 0.026  # both fits of an encoder
-PREDICT_S = 0.012
-CAUSAL_START_S = 30.0  # a base of half a billion parameters, read and moved to the device
-CAUSAL_TRAIN_TOKENS_PER_S = 20_000
-CAUSAL_WRITE_TOKENS_PER_S = 1_000  # of a batch of answers
-CAUSAL_BASE_B = 0.5  # billions of parameters that these rates are for
+CHAT_TOKENS = 16  # of a causal base's chat template around a prompt
 MAX_GOLD_ALONE = 2000  # gold pairs that a head on the frozen base is fitted on, beside an encoder
-_SIZE = re.compile(r"(?<![A-Za-z0-9.])(\d{1,4}(?:\.\d{1,3})?)[bB](?![A-Za-z0-9])")
+LOW_SHARE, HIGH_TIMES = 0.4, 4  # of the expected tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,34 +49,6 @@ class Range:
         return Range(low=self.low + other.low, expected=self.expected + other.expected, high=self.high + other.high)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialSeconds:
-    train: float
-    evaluate: float
-
-
-def trial_seconds(
-    spec: Spec, kind: TrialKind, *, n_pairs: int, n_heldout: int, input_tokens: int, n_gold: int = 0
-) -> TrialSeconds:
-    """The expected time of one training and one evaluation on `n_pairs` and `n_heldout` inputs of so many tokens;
-    `n_gold` of the pairs are gold, which an encoder's evaluation embeds once more."""
-    if kind is TrialKind.ENCODER:
-        return TrialSeconds(
-            train=RUNNER_START_S + n_pairs * spec.train.epochs * PAIR_EPOCH_S,
-            evaluate=RUNNER_START_S + (n_heldout + min(n_gold, MAX_GOLD_ALONE)) * PREDICT_S,
-        )
-    slower = max(1.0, base_size_b(spec.train.causal.base) / CAUSAL_BASE_B)
-    answer = answer_tokens(spec)
-    prompt = math.ceil(n_bytes(system_prompt(spec)) / BYTES_PER_TOKEN) + input_tokens
-    trained = n_pairs * spec.train.causal.epochs * min(prompt + answer, spec.train.causal.max_tokens)
-    written = 2 * n_heldout * answer  # by the adapter, and by the bare base beside it
-    read = 2 * n_heldout * prompt
-    return TrialSeconds(
-        train=slower * (CAUSAL_START_S + trained / CAUSAL_TRAIN_TOKENS_PER_S),
-        evaluate=slower * (CAUSAL_START_S + written / CAUSAL_WRITE_TOKENS_PER_S + read / CAUSAL_TRAIN_TOKENS_PER_S),
-    )
-
-
 def n_bytes(*texts: str) -> int:
     """The bytes of these texts: what tokens are counted by, since a tokenizer knows few whole words beyond Latin.
 
@@ -82,56 +58,52 @@ def n_bytes(*texts: str) -> int:
     return sum(len(text.encode()) for text in texts)
 
 
-def base_size_b(name: str) -> float:
-    """Billions of parameters as the base's name tells them; CAUSAL_BASE_B where it does not.
-
-    >>> base_size_b("Qwen/Qwen2.5-7B-Instruct"), base_size_b("kolm-tiny-1")
-    (7.0, 0.5)
-    """
-    match = _SIZE.search(name)
-    return float(match[1]) if match else CAUSAL_BASE_B
-
-
-def answer_tokens(spec: Spec) -> int:
-    """Tokens of one answer, as the inline gold shows them, else a part of the most that the spec allows."""
+def answer_tokens(spec: Spec, by: Counting = Counting.MODEL, shown: Sequence[str] = ()) -> int:
+    """Tokens of one answer, as the gold's outputs show them (`shown`, or the inline ones), else a part of the most that
+    the spec allows."""
+    end = 1 if by is Counting.MODEL else 0
     if isinstance(spec.output, LabelOutput):
         names = label_names(spec)
-        return 2 + math.ceil(n_bytes(*names) / max(1, len(names)) / BYTES_PER_TOKEN)
-    most, shown = answer_max_tokens(spec), spec.examples.inline
-    if not shown:
+        return max(1, end + round(sum(count_tokens(name, by) for name in names) / max(1, len(names))))
+    most = answer_max_tokens(spec)
+    texts = list(shown) or [example.output for example in spec.examples.inline]
+    if not texts:
         return -(-most // ANSWER_SHARE)
-    per_token = BYTES_PER_JSON_TOKEN if isinstance(spec.output, JsonOutput) else BYTES_PER_TOKEN
-    mean = n_bytes(*(example.output for example in shown)) / len(shown)
-    return min(most, 2 + math.ceil(mean / per_token))
+    if by is Counting.MODEL and isinstance(spec.output, JsonOutput):
+        mean = n_bytes(*texts) / BYTES_PER_JSON_TOKEN / len(texts)
+    else:
+        mean = sum(count_tokens(text, by) for text in texts) / len(texts)
+    return min(most, max(1, end + math.ceil(mean)))
 
 
-def assumption(spec: Spec) -> str:
-    """Return what stands behind a causal trial's time, in the words of an estimate."""
-    return (
-        f"a causal trial of {spec.train.causal.base} on a GPU runner that trains {CAUSAL_TRAIN_TOKENS_PER_S:,} and "
-        f"writes {CAUSAL_WRITE_TOKENS_PER_S:,} tokens a second of a base of 0.5 B parameters (assumed, not measured "
-        "here; a CPU is many times slower)"
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialWork:
+    train: Work
+    evaluate: Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """The costs of the runners of all trials."""
+    """The costs of the runners of all trials. `encoded` are the tokens that an encoder reads of an input on the mean,
+    `input_tokens` those that a causal base reads of it, `answer` those that it writes; `n_gold` of the pairs are gold,
+    which an encoder's evaluation embeds once more."""
 
     spec: Spec
-    price: Price
+    book: PriceBook
     n_heldout: int
-    input_tokens: int
+    encoded: float
+    input_tokens: float
+    answer: int
     n_gold: int = 0
 
     def first_training(self, n_pairs: int) -> Range:
-        return _runner(self.price, self._seconds(first_trial(self.spec).kind, n_pairs).train)
+        return work_range(self.work(first_trial(self.spec).kind, n_pairs).train, self.book)
 
     def rest(self, n_pairs: int) -> Range:
         """The first trial's evaluation, the other kind's trial where the spec says auto, what an escalation may cost
         (the dearest trial once more), and the recipe pack."""
         first = first_trial(self.spec).kind
-        cost = _runner(self.price, self._seconds(first, n_pairs).evaluate)
+        cost = work_range(self.work(first, n_pairs).evaluate, self.book)
         kinds = {first}
         if train_kind(self.spec) == "auto":
             kinds.add(TrialKind.CAUSAL)
@@ -139,34 +111,51 @@ class Trials:
         if most_trials(self.spec) > len(kinds):
             dearest = max(self._whole(kind, n_pairs).high for kind in kinds)
             cost += Range(low=0, expected=0, high=dearest)
-        return cost + recipes_cost(self.spec, self.price)
+        return cost + recipes_cost(self.spec, self.book)
 
-    def _whole(self, kind: TrialKind, n_pairs: int) -> Range:
-        seconds = self._seconds(kind, n_pairs)
-        return _runner(self.price, seconds.train) + _runner(self.price, seconds.evaluate)
-
-    def _seconds(self, kind: TrialKind, n_pairs: int) -> TrialSeconds:
-        return trial_seconds(
-            self.spec,
-            kind,
-            n_pairs=n_pairs,
-            n_heldout=self.n_heldout,
-            input_tokens=self.input_tokens,
-            n_gold=self.n_gold,
+    def work(self, kind: TrialKind, n_pairs: int) -> TrialWork:
+        """The expected work of one training on `n_pairs` and of one evaluation."""
+        train = self.spec.train
+        if kind is TrialKind.ENCODER:
+            read = (self.n_heldout + min(self.n_gold, MAX_GOLD_ALONE)) * self.encoded
+            return TrialWork(
+                train=encoder_training(round(n_pairs * train.epochs * self.encoded)),
+                evaluate=encoder_reading(round(read)),
+            )
+        base, options = train.causal.base, train.causal.options()
+        prompt = count_tokens(system_prompt(self.spec), Counting.MODEL) + CHAT_TOKENS + self.input_tokens
+        trained = min(prompt + self.answer, train.causal.max_tokens) * (
+            n_pairs - round(n_pairs * options.validation_share)
+        )
+        return TrialWork(
+            train=causal_training(base, round(trained * train.causal.epochs)),
+            evaluate=causal_answers(  # by the adapter, and by the bare base beside it
+                base, n_read=round(2 * self.n_heldout * prompt), n_written=2 * self.n_heldout * self.answer
+            ),
         )
 
+    def _whole(self, kind: TrialKind, n_pairs: int) -> Range:
+        work = self.work(kind, n_pairs)
+        return work_range(work.train, self.book) + work_range(work.evaluate, self.book)
 
-def recipes_cost(spec: Spec, price: Price | None = None) -> Range:
-    """Return what the runner's job that makes a recipe pack costs; nothing where none is made."""
+
+def recipes_cost(spec: Spec, book: PriceBook | None = None) -> Range:
+    """Return what the runner's job that makes a recipe pack costs; nothing where none is made. Of a compile with a book
+    of before, about what it will cost."""
     recipes = spec.recipes
     if not recipes.enabled or not recipes.sources or train_kind(spec) == TrialKind.ENCODER:
         return Range(low=0, expected=0, high=0)
-    slower = max(1.0, base_size_b(spec.train.causal.base) / CAUSAL_BASE_B)
-    seconds = slower * CAUSAL_START_S + recipes.budget_s
-    cost = _runner(price or price_book().prices[RUNNER_SKU], seconds)
+    prices = book if book is not None and bills_work(book) else price_book()
+    work = {**drafting(spec.train.causal.base, 0), WorkSku.CAUSAL_DRAFT: drafted_within(recipes.budget_s, prices)}
+    cost = work_range(work, prices)
     return Range(low=0, expected=cost.expected, high=cost.high)  # none is made below the gate
 
 
-def _runner(price: Price, seconds: float) -> Range:
-    low, expected, high = (cost_microusd(max(1, math.ceil(share * seconds)), price) for share in (0.2, 1, 4))
-    return Range(low=low, expected=expected, high=high)
+def work_range(work: Work, book: PriceBook) -> Range:
+    """The cost of work of about so many tokens: of a job, and of some of them or several times as many."""
+    jobs = (WorkSku.ENCODER_JOB, WorkSku.CAUSAL_JOB)
+
+    def times(share: float) -> int:
+        return cost_of({sku: n if sku in jobs else math.floor(share * n) for sku, n in work.items()}, book)
+
+    return Range(low=times(LOW_SHARE), expected=times(1), high=times(HIGH_TIMES))

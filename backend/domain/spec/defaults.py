@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from backend.domain.answers.json_schemas import normal_schema
 from backend.domain.dialects.dialect import Dialect, thought_room
@@ -15,6 +16,8 @@ from backend.domain.spec.outputs import JsonOutput, LabelOutput
 from backend.domain.spec.reward import RewardVerifier
 from backend.domain.spec.teacher import Teacher
 
+MOST_VOTES = 5  # answers to one input where the spec names no number
+UNPLANNED = frozenset({"random", "all"})  # methods of baselines: they keep what they keep
 GENERAL = "general"  # the one slice of a json or text task that names none
 
 
@@ -76,9 +79,37 @@ def default_k_select(n: int) -> int:
     return -(-n // 3)
 
 
-def default_k_distill(n: int) -> int:
-    """ceil(n/2), the seed's default at distillation."""
-    return -(-n // 2)
+def n_distilled(k_distill: int | Literal["half"] | None, n: int) -> int:
+    """The number of `n` labelled pairs that train: all where the spec says nothing, ceil(n/2) for half (the seed's
+    default at distillation).
+
+    >>> n_distilled(None, 81), n_distilled("half", 81), n_distilled(60, 81)
+    (81, 41, 60)
+    """
+    if k_distill == "half":
+        return -(-n // 2)
+    return n if k_distill is None else min(k_distill, n)
+
+
+def votes_as_needed(spec: Spec) -> bool:
+    """Say whether an input is asked about once, and again only where its label is unsure."""
+    return spec.sampling.label_samples is None and isinstance(spec.output, LabelOutput)
+
+
+def first_votes(spec: Spec) -> int:
+    """Answers that every pick is asked for."""
+    return spec.sampling.label_samples or (1 if votes_as_needed(spec) else MOST_VOTES)
+
+
+def most_votes(spec: Spec) -> int:
+    """Answers that a pick is asked for at most."""
+    return spec.sampling.label_samples or MOST_VOTES
+
+
+def buys_in_rounds(spec: Spec) -> bool:
+    """Say whether `plan: auto` decides how many inputs are labelled."""
+    is_planned = spec.plan.kind == "auto" and spec.sampling.method not in UNPLANNED
+    return is_planned and isinstance(spec.output, LabelOutput)
 
 
 def label_max_tokens(spec: Spec) -> int:

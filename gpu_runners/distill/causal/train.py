@@ -132,6 +132,7 @@ def distill_causal(
         active=active,
         runner_ms=round((time.monotonic() - started) * 1000),
         resumed_from_step=resumed_from,
+        n_tokens=sum(row["n_tokens"] for row in run.log),
     )
 
 

@@ -89,6 +89,7 @@ def distill(
         resumed_from_epoch=resumed_from,
         held_confidences_ppm=confidences_ppm,
         held_right=right,
+        n_tokens=sum(map(len, run.rows)) * options.epochs,
     )
 
 

@@ -143,6 +143,13 @@ def test_options_come_from_the_query_with_lines_and_from_the_body_with_json(tena
     assert payload_of(tenant, by_query).options == by_query.json()["options"]
 
 
+def test_traffic_is_named_to_the_runner_and_to_no_older_one_that_does_not_know_the_word(tenant, secret):
+    by_query, by_body = post(secret, TEXTS, query="?is_traffic=true"), post(secret, {"rows": TEXTS, "is_traffic": True})
+    assert by_query.json()["options"]["is_traffic"] is by_body.json()["options"]["is_traffic"] is True
+    assert payload_of(tenant, by_body).options["is_traffic"] is True
+    assert "is_traffic" not in payload_of(tenant, post(secret, TEXTS)).options
+
+
 @pytest.mark.parametrize(
     ("options", "k"), [({}, 3), ({"k": 2}, 2), ({"k": 40}, 40), ({"k_share": 0.07}, 1), ({"k": 0}, 0), ({"k": 2.0}, 2)]
 )
@@ -207,14 +214,15 @@ def test_progress_is_what_the_runner_last_said_in_words_of_ours(tenant, secret):
     assert get(secret, answer.headers["Location"]).json()["progress"] == {"stage": None, "done": 4, "total": 9}
 
 
-def test_the_bill_has_the_runners_time_and_the_tokens_once(tenant, secret):
+def test_the_bill_has_the_rows_and_the_tokens_once(tenant, secret):
     with runner():
         body = post(secret, TEXTS, wait=10).json()
     for _ in range(2):
         get(secret, f"/v1/select/{body['id']}")
     with tenant_scope(tenant.id):
         facts = {fact.sku: fact for fact in UsageFact.objects.all()}
-    assert set(facts) == {"runner.millisecond", "embedding.token"}
+    assert set(facts) == {"runner.select_job", "runner.select_row", "embedding.token"}
+    assert facts["runner.select_row"].quantity == len(TEXTS)
     assert {(fact.step, fact.billing) for fact in facts.values()} == {("select", "charge")}
     assert facts["embedding.token"].quantity == 36
     assert body["cost_microusd"] == sum(fact.amount_microusd for fact in facts.values())
@@ -349,7 +357,7 @@ def test_deleting_takes_rows_result_and_job_along(tenant, secret):
     assert blobs_of(tenant) == set()
     assert not RunnerJob.objects.filter(tenant_id=tenant.id).exists()
     with tenant_scope(tenant.id):
-        assert UsageFact.objects.count() == 2, "what was used stays on the bill"
+        assert UsageFact.objects.count() == 3, "what was used stays on the bill"
 
 
 def test_deleting_a_running_selection_takes_the_job_from_its_runner(tenant, secret):

@@ -18,6 +18,7 @@ from gpu_runners.errors import JobFailed
 from gpu_runners.models import chat
 from gpu_runners.models.causal_adapter import to_bytes
 from gpu_runners.models.causal_base import CausalBase, open_causal_base
+from gpu_runners.models.chat import prompts_of
 from gpu_runners.models.device import detect
 from tests.backend.domain.artifact.tiny_kolm import KEY, fields, keyring
 from tests.gpu_runners.small_base import CONTEXT, make_base, random_adapter
@@ -162,6 +163,9 @@ def test_an_evaluation_answers_with_the_adapter_and_with_the_bare_base(
     assert result.baseline_outputs != result.outputs
     assert all(0 < confidence <= 1 for confidence in result.confidences[:-1])
     assert len(result.latency_us) == len(TEXTS)
+    # both models read the prompts that fit and wrote these answers
+    assert result.n_written >= sum(result.n_tokens)
+    assert result.n_read == 2 * sum(map(len, prompts_of(base, "of tea and coffee", TEXTS)))
     assert (result.device, result.engine["name"]) == (detect().device, "kolm-torch")
     assert events[-1]["step"] == events[-1]["n_steps"] or len(events) > 3
     with pytest.raises(JobFailed, match="required"):

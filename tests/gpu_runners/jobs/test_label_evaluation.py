@@ -61,6 +61,8 @@ def test_gold_alone_answers_as_scikit_learn_does_on_the_frozen_embeddings(traine
     assert result.random_predictions == few.predict(held.astype(np.float64)).tolist()
     assert len(result.head_own_ns) == 10
     assert (result.own_clock, min(*result.head_own_ns, result.head_reference_ns) > 0) == ("cpu", True)
+    read = [*TEXTS, *(row["input"] for row in GOLD), *(row["input"] for row in GOLD[:6])]
+    assert result.n_tokens == sum(map(len, tokenizer.ids(read)))
 
 
 def test_without_gold_there_is_no_such_answer(trained: Trained, tmp_path: Path) -> None:

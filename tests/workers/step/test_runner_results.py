@@ -1,9 +1,11 @@
 """A runner that brings back nonsense fails the compile once, by its code; a resume gives the work to a runner anew."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import F
 
 from backend.blobs import put_blob, put_jsonl
 from backend.compiles.lifecycle import transitions
@@ -13,6 +15,7 @@ from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob
 from backend.tenants.isolation import tenant_scope
+from backend.usage.models import UsageFact
 from tests.backend.domain.jobs.test_runner_results import DISTILLED, EVALUATED
 from tests.compile_factories import LABELS, change, fresh, make_compile
 from tests.factories import make_tenant
@@ -99,4 +102,49 @@ def test_a_runner_is_paid_for_no_more_time_than_it_had_the_job(row):
         step = StepRun.objects.get(compile=row, name=StepName.DISTILLATION)
     assert step.status == StepStatus.SUCCEEDED
     assert 0 < step.spent_microusd < 10_000, "seconds, not the eleven days it says"
+    check_money(row)
+
+
+def facts_of(row: Compile, step: StepName) -> dict[str, int]:
+    """What was charged for a step's runners, by sku."""
+    with tenant_scope(row.tenant_id):
+        facts = UsageFact.objects.filter(compile_id=row.id, step=step, billing="charge", sku__startswith="runner.")
+        return dict(facts.values_list("sku", "quantity"))
+
+
+def test_a_job_is_billed_by_the_work_that_its_runner_counted(row):
+    """However long it took: a busy machine makes nothing dearer."""
+    bring(row, RunnerJobKind.DISTILL, distilled(row, n_tokens=700, runner_ms=999_000_000))
+    bring(row, RunnerJobKind.EVALUATE, EVALUATED | {"n_tokens": 11})
+    assert facts_of(row, StepName.DISTILLATION) == {"runner.encoder_job": 1, "runner.encoder_train_token": 700}
+    assert facts_of(row, StepName.EVALUATION) == {"runner.encoder_job": 1, "runner.encoder_read_token": 11}
+    check_money(row)
+
+
+def test_a_runner_cannot_count_more_than_its_data_can_amount_to(row):
+    """Twelve pairs of 6 or 7 bytes, each with 32 tokens of room beside it, seven epochs."""
+    bring(row, RunnerJobKind.DISTILL, distilled(row, n_tokens=10**12))
+    n_bytes = sum(len(f"text {i}") for i in range(12))
+    assert facts_of(row, StepName.DISTILLATION)["runner.encoder_train_token"] == 7 * (n_bytes + 12 * 32)
+    check_money(row)
+
+
+def test_a_runner_that_counts_nothing_is_billed_by_seconds_but_for_no_more_than_the_work_costs(row):
+    bring(row, RunnerJobKind.DISTILL, distilled(row, runner_ms=999_000_000))
+    RunnerJob.objects.filter(compile_id=row.id, kind=RunnerJobKind.DISTILL).update(
+        started_at=F("ended_at") - timedelta(days=1)
+    )
+    seconds = facts_of(row, StepName.DISTILLATION)
+    assert list(seconds) == ["runner.second"]
+    assert 1 <= seconds["runner.second"] <= 12
+    check_money(row)
+
+
+def test_a_compile_keeps_the_price_book_that_it_began_with(row):
+    change(row, estimate=row.estimate | {"price_version": "2026-11-22"})
+    bring(row, RunnerJobKind.DISTILL, distilled(row, n_tokens=700))
+    assert facts_of(row, StepName.DISTILLATION) == {"runner.second": 1}
+    with tenant_scope(row.tenant_id):
+        versions = set(UsageFact.objects.filter(compile_id=row.id).values_list("price_version", flat=True))
+    assert versions == {"2026-11-22"}
     check_money(row)

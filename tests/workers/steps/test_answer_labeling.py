@@ -27,6 +27,7 @@ from tests.workers.pipeline_helpers import (
     taught_by,
     walk_through,
 )
+from workers.labeling import voting
 from workers.step.durable import begin_step
 from workers.steps import labeling
 from workers.teachers.prompts.candidate_and_label import unfence
@@ -70,7 +71,7 @@ def test_a_json_answer_is_checked_spelt_and_trained_on(tenant, monkeypatch):
         assert (one.votes, one.agreement_ppm, one.label) == ({one.answer: 2}, 666_666, "")
     facts = step(row, StepName.LABELING).output["facts"]
     assert facts["unverified_for"] == {"copied /subject": 1, "schema": 1, "unreadable": 1}
-    assert (facts["n_labeled"], facts["n_synthetic_pairs"], facts["balance"]) == (5, 3, None)
+    assert (facts["n_labeled"], facts["n_synthetic_pairs"], facts["balance"]) == (5, 5, None)
     rows = dataset(row)
     assert {tuple(sorted(one)) for one in rows} == {("input", "output", "weight")}
     trained = {one.text: one.answer for one in found if one.state == "trained"}
@@ -132,7 +133,7 @@ def test_a_process_that_dies_while_answers_are_checked_asks_nothing_again(tenant
     )
     run = start(row)
     walk_through(run, *TO_LABELING)
-    real, n_settled = labeling.agree, {"n": 0}
+    real, n_settled = voting.agree, {"n": 0}
 
     def dies(*given: object) -> object:
         n_settled["n"] += 1
@@ -140,7 +141,7 @@ def test_a_process_that_dies_while_answers_are_checked_asks_nothing_again(tenant
             raise MemoryError
         return real(*given)
 
-    monkeypatch.setattr(labeling, "agree", dies)
+    monkeypatch.setattr(voting, "agree", dies)
     begin_step(run, StepName.LABELING)
     with pytest.raises(MemoryError):
         labeling.run_labeling(run)
@@ -148,13 +149,13 @@ def test_a_process_that_dies_while_answers_are_checked_asks_nothing_again(tenant
     assert len(asked) == 4
     assert len(candidates(row, state="labeled")) == 2
     run = take_over(run, row)
-    monkeypatch.setattr(labeling, "agree", real)
+    monkeypatch.setattr(voting, "agree", real)
     walk_through(run, StepName.LABELING)
     with tenant_scope(row.tenant_id):
         keys = list(TeacherCall.objects.filter(compile=row, step=StepName.LABELING).values_list("key", flat=True))
     assert len(keys) == len(set(keys)) == 6
     assert sum(request.item is not None for request in teacher.asked) == 6
-    assert len(dataset(row)) == 3 + 12
+    assert len(dataset(row)) == 6 + 12
     check_money(row)
 
 

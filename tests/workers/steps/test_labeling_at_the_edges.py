@@ -23,7 +23,7 @@ from tests.workers.pipeline_helpers import (
     told_apart,
     walk_through,
 )
-from workers.steps import labeling
+from workers.labeling.voting import reply_of
 from workers.teachers.prompts.candidate_and_label import parse_label
 from workers.teachers.protocol import TeacherFailed
 
@@ -122,7 +122,7 @@ def test_answers_that_agree_on_no_label_leave_their_text_out(monkeypatch):
 def test_the_last_word_of_an_answer_that_was_cut_is_no_label(text, label):
     spec = parse_spec(small_spec())
     for finish_reason, expected in (("length", label), ("stop", "refund")):
-        reply = labeling._reply(spec, {"text": text, "finish_reason": finish_reason})
+        reply = reply_of(spec, {"text": text, "finish_reason": finish_reason})
         assert parse_label(reply, ["refund", "refund_status"]) == expected
 
 

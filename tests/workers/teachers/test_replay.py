@@ -7,6 +7,8 @@ import pytest
 
 from backend.domain.errors import InvalidInput
 from backend.domain.spec.parsing import Spec
+from workers.step.teacher_calls import request_sha256
+from workers.teachers.prompts.answer import item_request
 from workers.teachers.prompts.candidate_and_label import candidate_request, label_request
 from workers.teachers.protocol import TeacherFailed
 from workers.teachers.replay import ReplayTeacher
@@ -33,6 +35,25 @@ def test_a_recorded_item_is_answered_by_text_or_by_hash(spec: Spec) -> None:
     second = teacher.complete(label_request(spec, "second", n=5, temperature=0.2, seed=1), deadline_s=1)
     assert [c.text for c in second.choices] == ["a", "b", "a", "b", "a"]
     assert second.usage.estimated
+
+
+def test_an_item_asked_again_goes_on_where_its_recording_was(spec: Spec) -> None:
+    recorded = [{"text": "a"}, {"text": "b"}, {"text": "c"}]
+    teacher = ReplayTeacher(recording({"item": "first", "completions": recorded}))
+    first = item_request(spec, "first", n=2, temperature=0.2, seed=1)
+    again = item_request(spec, "first", n=2, temperature=0.2, seed=1, n_before=2)
+    assert [c.text for c in teacher.complete(first, deadline_s=1).choices] == ["a", "b"]
+    assert [c.text for c in teacher.complete(again, deadline_s=1).choices] == ["c", "a"]
+    assert request_sha256(first) == request_sha256(again), "no vendor hears how many there were"
+
+
+@pytest.mark.parametrize(("n", "billed"), [(1, 4), (5, 20), (10, 40)])
+def test_recorded_usage_is_billed_by_the_number_of_choices(spec: Spec, n: int, billed: int) -> None:
+    row = {"item": "first", "completions": [{"text": "a"}] * 5, "usage": {"input_tokens": 30, "output_tokens": 20}}
+    answer = ReplayTeacher(recording(row)).complete(
+        item_request(spec, "first", n=n, temperature=0.2, seed=1), deadline_s=1
+    )
+    assert (answer.usage.input_tokens, answer.usage.output_tokens) == (30, billed)
 
 
 def test_a_missing_recording_fails_once_and_for_all(spec: Spec) -> None:

@@ -21,7 +21,7 @@ from backend.tenants.isolation import tenant_scope
 from backend.usage import holds
 from gpu_runners.cli.artifacts.run import inspect
 from tests.backend.domain.jobs.test_runner_results import DISTILLED, EVALUATED
-from tests.compile_factories import LABELS, fresh, make_teacher_key, public_id
+from tests.compile_factories import LABELS, change, fresh, make_teacher_key, public_id
 from tests.factories import make_tenant
 from tests.workers.answer_helpers import (
     EASY,
@@ -159,6 +159,7 @@ def test_no_further_trial_begins_on_a_runner_that_used_up_what_kolm_may_bill(com
     row = at_distillation(json_answer, tenant=tenant, **json_spec(gate=EASY, **parts))
     with tenant_scope(tenant.id):
         held = holds.left_of(tenant.id, row.id)
+    change(row, estimate=row.estimate | {"price_version": "2026-11-22"})  # of the book that knew seconds alone
     advance(row)
     bring(row, TRAIN, trained(row, runner_ms=86_400_000))
     RunnerJob.objects.filter(compile_id=row.id).update(started_at=F("ended_at") - timedelta(days=1))

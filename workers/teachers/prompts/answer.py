@@ -5,18 +5,14 @@ fence. The `Task:`, `Answer:` and `Schema:` lines are one line each and are what
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backend.domain.answers.json_schemas import normal_schema
 from backend.domain.answers.json_values import BadAnswer, answer_text, parse_answer, strip_fence
+from backend.domain.spec.check_words import rule_lines
 from backend.domain.spec.parsing import (
-    ContainsCheck,
-    CopiedCheck,
-    ExcludesCheck,
     JsonOutput,
     LabelOutput,
-    LengthCheck,
-    OutputCheck,
     Spec,
     TextOutput,
 )
@@ -32,7 +28,6 @@ from workers.teachers.protocol import CompletionRequest
 
 ANSWER_JSON_ASK = "Answer with the JSON alone."
 ANSWER_TEXT_ASK = "Answer with the text alone."
-MAX_SHOWN_PHRASES = 20  # of a check's phrases; a check may hold 200
 
 _SYSTEM = (
     "You do one task for one input after another. Answer as the task says and with nothing else: no explanation, no "
@@ -81,32 +76,11 @@ def answer_head(spec: Spec) -> list[str]:
         lines.append("Schema: " + _schema_text(output))
     else:
         lines.append(f"Longest answer: {output.max_chars} characters")
-    rules = [_rule(check) for check in output.checks]
-    return [*lines, *(f"Rule: {rule}" for rule in dict.fromkeys(rules) if rule)]
+    return [*lines, *rule_lines(output.checks)]
 
 
 def _schema_text(output: JsonOutput) -> str:
     return json.dumps(normal_schema(output.answer_schema), ensure_ascii=False, separators=(",", ":"))
-
-
-def _rule(check: OutputCheck) -> str:
-    """A check's demand in words; "" for a pattern or a program, which are its owner's to explain in the task."""
-    what = "the answer" if check.field is None else one_line(check.field)
-    match check:
-        case LengthCheck():
-            return f"{what} has {check.min_chars} to {check.max_chars} characters"
-        case ContainsCheck():
-            return f"{what} contains one of {_phrases(check.any_of)}"
-        case ExcludesCheck():
-            return f"{what} contains none of {_phrases(check.any_of)}"
-        case CopiedCheck():
-            return f"{what} is copied from the message as it stands there"
-        case _:
-            return ""
-
-
-def _phrases(phrases: list[str]) -> str:
-    return json.dumps([one_line(phrase) for phrase in phrases[:MAX_SHOWN_PHRASES]], ensure_ascii=False)
 
 
 def parse_answer_choice(spec: Spec, choice_text: str) -> ReadAnswer | None:
@@ -123,8 +97,10 @@ def parse_answer_choice(spec: Spec, choice_text: str) -> ReadAnswer | None:
     return ReadAnswer(text=answer_text(value, output.answer_schema), value=value)
 
 
-def item_request(spec: Spec, text: str, *, n: int, temperature: float, seed: int | None) -> CompletionRequest:
-    """The request that asks a teacher about one input `n` times: for its label, or for its answer if the task has
-    no labels."""
+def item_request(
+    spec: Spec, text: str, *, n: int, temperature: float, seed: int | None, n_before: int = 0
+) -> CompletionRequest:
+    """The request that asks a teacher about one input `n` times, after `n_before` answers: for its label, or for its
+    answer if the task has no labels."""
     ask = label_request if isinstance(spec.output, LabelOutput) else answer_request
-    return ask(spec, text, n=n, temperature=temperature, seed=seed)
+    return replace(ask(spec, text, n=n, temperature=temperature, seed=seed), n_before=n_before)

@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import jsonschema
@@ -13,16 +14,20 @@ from hypothesis import strategies as st
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.jobs.runner_jobs import TrainOptions
+from backend.domain.spec.defaults import buys_in_rounds
 from backend.domain.spec.parsing import (
     Example,
     Spec,
     canonical_spec,
     check_gold,
-    default_k_distill,
     default_k_select,
     effective_slices,
+    first_votes,
     label_max_tokens,
+    most_votes,
+    n_distilled,
     parse_spec,
+    read_stored_spec,
     spec_json_schema,
     target_shares,
 )
@@ -103,6 +108,9 @@ def two_labels(**second: Any) -> dict[str, Any]:
         ("/sampling/n_candidates", 0, "/sampling/n_candidates", "out_of_range", "at least 1"),
         ("/sampling/k_select", 13, "/sampling/k_select", "k_exceeds_n", "n_candidates 12"),
         ("/sampling/k_distill", 9, "/sampling/k_distill", "k_exceeds_n", "8 inputs"),
+        ("/sampling/k_distill", "halves", "/sampling/k_distill", "unknown_value", "half"),
+        ("/sampling/k_distill", 1, "/sampling/k_distill", "out_of_range", "at least 2"),
+        ("/sampling/balance", "drop it", "/sampling/balance", "unknown_value", "drop"),
         ("/sampling/diversity_lambda", -0.1, "/sampling/diversity_lambda", "out_of_range", "at least 0"),
         ("/sampling/on_gap", [], "/sampling/on_gap", "empty", "add an entry"),
         ("/sampling/on_gap", "drop", "/sampling/on_gap/0", "unknown_value", "drop_k"),
@@ -301,7 +309,57 @@ def test_captures_alone_are_the_pool_that_k_is_taken_of() -> None:
 
 def test_the_default_ks_are_the_seeds() -> None:
     assert [default_k_select(n) for n in (1, 3, 12, 13)] == [1, 1, 4, 5]
-    assert [default_k_distill(n) for n in (1, 2, 3, 80)] == [1, 1, 2, 40]
+    assert [n_distilled("half", n) for n in (1, 2, 3, 80)] == [1, 1, 2, 40]
+
+
+def test_every_labelled_pair_trains_unless_the_spec_says_how_many() -> None:
+    assert parse_spec(document()).sampling.k_distill is None
+    assert [n_distilled(k, 7) for k in (None, "half", 3, 90)] == [7, 4, 3, 7]
+
+
+def test_a_spec_that_the_release_before_stored_means_what_it_meant_then() -> None:
+    stored = canonical_spec(parse_spec(document()))
+    assert read_stored_spec(stored) == parse_spec(stored), "this release's own is read as it stands"
+    for sampling, expected in (
+        ({"k_distill": None}, "half"),
+        ({"k_distill": 5}, 5),
+        ({"k_distill": None, "method": "all"}, None),
+    ):
+        before = {**stored, "sampling": stored["sampling"] | {"label_samples": 5} | sampling}
+        del before["sampling"]["balance"], before["plan"]
+        assert read_stored_spec(before).plan.kind == "fixed"
+        read = read_stored_spec(before).sampling
+        assert (read.k_distill, read.balance, read.label_samples) == (expected, "drop", 5)
+        assert read_stored_spec(canonical_spec(read_stored_spec(before))).sampling == read, "stored again it stays"
+
+
+def test_a_plan_is_a_word_or_says_what_a_point_is_worth() -> None:
+    plans = [parse_spec(document(plan=plan)).plan for plan in ("fixed", {"kind": "auto", "point_usd": 0.2}, {})]
+    assert [(plan.kind, plan.point_usd) for plan in plans] == [
+        ("fixed", None),
+        ("auto", Decimal("0.2")),
+        ("auto", None),
+    ]
+    with pytest.raises(InvalidSpec) as raised:
+        parse_spec(document(plan="often"))
+    assert raised.value.problems[0].pointer == "/plan/kind"
+    with pytest.raises(InvalidSpec) as raised:
+        parse_spec(document(plan={"point_usd": 0}))
+    assert raised.value.problems[0].pointer == "/plan/point_usd"
+
+
+@pytest.mark.parametrize(
+    ("changes", "first", "most", "is_planned"),
+    [
+        ({}, 1, 5, True),
+        ({"sampling": {"label_samples": 3}}, 3, 3, True),
+        ({"sampling": {"method": "random"}}, 1, 5, False),
+        ({"plan": "fixed"}, 1, 5, False),
+    ],
+)
+def test_votes_and_rounds_by_what_a_spec_says(changes: dict[str, Any], first: int, most: int, is_planned: bool) -> None:
+    read = parse_spec(document(**changes))
+    assert (first_votes(read), most_votes(read), buys_in_rounds(read)) == (first, most, is_planned)
 
 
 def test_a_label_answer_has_room_for_the_longest_label() -> None:

@@ -318,6 +318,7 @@ def test_patches_come_first_and_are_told(small_base: CausalBase) -> None:
     job = make_job(small_base, epochs=4, patch_size=2, patch_share=0.5, batching="packed")
     _, result = distill_causal(job, DATA, base=small_base)
     assert [row["patch_size"] for row in result.training_log] == [2, 2, 1, 1]
+    assert result.n_tokens == sum(row["n_tokens"] for row in result.training_log) > 0
     first, last = result.training_log[0], result.training_log[-1]
     assert first["n_tokens"] < 0.6 * last["n_tokens"]
     assert result.active["patches"]["size"] == 2

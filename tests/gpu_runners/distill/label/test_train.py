@@ -14,6 +14,7 @@ from gpu_runners.distill.label.fit import learning_rate_factor
 from gpu_runners.distill.label.train import Counters, distill
 from gpu_runners.errors import JobFailed, JobStopped
 from gpu_runners.models.bases import Base
+from gpu_runners.models.encoder_tokens import TextTokenizer
 from tests.gpu_runners.distill.kept import Kept
 from tests.gpu_runners.small_task import LABELS, Trained, jsonl, task_rows
 
@@ -30,6 +31,14 @@ def test_the_same_job_gives_the_same_bytes(trained: Trained, base: Base) -> None
     assert sum(result.held_right) == last["validation_correct"]
     assert len(result.held_right) == len(result.held_confidences_ppm) == result.active["n_validation"] > 0
     assert all(1_000_000 / len(LABELS) <= value <= 1_000_000 for value in result.held_confidences_ppm)
+    assert result.n_tokens == trained.result.n_tokens
+
+
+def test_the_work_is_the_tokens_of_the_pairs_once_an_epoch(trained: Trained, base: Base) -> None:
+    """However many fits that took."""
+    tokenizer = TextTokenizer(base, max_tokens=trained.job.train["max_tokens"])
+    texts = [json.loads(line)["input"] for line in trained.dataset.splitlines()]
+    assert trained.result.n_tokens == trained.job.train["epochs"] * sum(map(len, tokenizer.ids(texts)))
 
 
 @pytest.mark.nightly

@@ -1,0 +1,1 @@
+"""Labels: the teacher asked about picks, and its votes."""
