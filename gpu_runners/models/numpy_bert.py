@@ -105,7 +105,7 @@ class NumpyBert:
     def _hidden_states(self, ids: NDArray[np.int64], mask: Array) -> Array:
         w = self.weights
         x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]
-        x = self._norm(x + w["embeddings.position_embeddings.weight"][self._positions(ids)], "embeddings.LayerNorm")
+        x = self._norm(x + w["embeddings.position_embeddings.weight"][self.positions(ids)], "embeddings.LayerNorm")
         bias = (1.0 - mask[:, None, None, :]) * np.float32(-1e9)
         for layer in range(self.n_layers):
             at = f"encoder.layer.{layer}."
@@ -117,7 +117,7 @@ class NumpyBert:
             x = self._norm(x + self._linear(inner, at + "output.dense"), at + "output.LayerNorm")
         return x
 
-    def _positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    def positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n, t). RoBERTa's family counts the tokens that are not padding, wherever they stand."""
         if not self._counts_positions:
             return np.broadcast_to(np.arange(ids.shape[1]), ids.shape)

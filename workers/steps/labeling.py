@@ -13,6 +13,7 @@ from backend.compiles.states import CandidateState
 from backend.domain.answers.labels import MAX_WEIGHT, Balance
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import PaymentRequired
+from backend.domain.labeling.rounds import Why
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
@@ -60,6 +61,7 @@ def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
         observations=observe(run, rows, made.rows),
         rules=rules,
         rule_induction=induction,
+        random_labels=_random_labels(run, rows),
     )
     with run.transaction() as fenced:
         synthetic = made.texts - {row["input"] for row in gold}
@@ -77,6 +79,13 @@ class _Blobs:
     observations: str
     rules: str
     rule_induction: dict[str, Any] | None
+    random_labels: str
+
+
+def _random_labels(run: CompileRun, rows: list[Candidate]) -> str:
+    """The digest of the pairs that rounds bought at random, for a head that no choice flatters; "" where none were."""
+    pairs = [{"input": row.text, "label": row.label} for row in rows if row.bought_for == Why.RANDOM]
+    return put_jsonl(run.tenant_id, pairs) if pairs else ""
 
 
 def _save(
@@ -102,6 +111,7 @@ def _save(
         completions=blobs.completions,
         observations=blobs.observations,
         rules=blobs.rules,
+        random_labels=blobs.random_labels,
         labels=sha256_of(labels),
         n_labeled=len(rows),
         n_labeled_before=_n_reused(run),

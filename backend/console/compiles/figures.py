@@ -263,15 +263,15 @@ def confusion(evaluation: dict[str, Any]) -> Confusion | None:
 
 
 def loss_curve(training: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The training log as the chart wants it: epochs counted through, the losses of either fit; None without one."""
+    """The training log as the chart wants it: epochs counted through, the losses of each fit; None without one."""
     log = training.get("training_log") or []
     rows = [entry for entry in log if isinstance(entry.get("train_loss"), int | float)]
     if not rows:
         return None
     curves = {
-        "training, first fit": [row["train_loss"] if row.get("fit") == "calibrate" else None for row in rows],
+        "training, calibration": [row["train_loss"] if row.get("fit") == "calibrate" else None for row in rows],
         "validation loss": [row.get("validation_loss") for row in rows],
-        "training, final fit": [
+        "training, every pair": [
             row["train_loss"] if row.get("fit", "calibrate") != "calibrate" else None for row in rows
         ],
         "training": [None if "fit" in row else row["train_loss"] for row in rows],

@@ -70,7 +70,8 @@ class TrainOptions(Wire):
     max_tokens: int = 128
     seed: int = 7
     precision: str = "auto"  # auto | fp32 | bf16
-    validation_share: float = 0.15  # of the training pairs, for calibration; never the held-out gold
+    validation_share: float = 0.33  # of the training pairs that a fold of the calibration holds; never held-out gold
+    layers: int = 0  # the top layers that train; 0: all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,8 @@ class DistillJob(Wire):
     """Train one LoRA adapter + linear head on labelled pairs.
 
     `dataset_sha256` is a JSONL blob, one `{"input": str, "label": str, "weight": float}` a line, in the order that the
-    seed permutes.
+    seed permutes. A line whose label is not sure has `"targets": {label: int}` too: parts of a million, the label's the
+    greatest.
     """
 
     base_model: str

@@ -154,8 +154,17 @@ class Train(Part):
         default=_TRAIN.validation_share,
         gt=0,
         le=0.5,
-        description="Share of the training pairs that calibrates the confidences.",
+        description="Share of the training pairs that calibrates the confidences: a small fit of the others is asked "
+        "about them. The model trains on every pair.",
         examples=[0.15],
+    )
+    layers: int = Field(
+        default=_TRAIN.layers,
+        ge=0,
+        le=256,
+        description="How many of the encoder's top layers train; 0: all. Fewer train faster, and reach less where the "
+        "frozen encoder is weak.",
+        examples=[0],
     )
 
     def options(self) -> TrainOptions:

@@ -1,37 +1,54 @@
-"""One temperature that makes softmax confidences mean what they say (Guo et al. 2017, "On Calibration of Modern Neural
-Networks")."""
+"""The answers of the folds' fits about pairs that they held, and the temperature of all of them."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
+from scipy.special import softmax
 
-LOWEST, HIGHEST = 0.25, 4.0
-SPREAD = 0.25  # of log T before any evidence: a net trained on cross-entropy needs a factor within about [0.6, 1.6]
-
-
-def fit_temperature(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> tuple[float, float]:
-    """(temperature rounded to 1e-6, mean negative log-likelihood at it) for (n, L) logits and (n,) labels.
-
-    Maximum a posteriori with log T ~ Normal(0, 0.25): some twenty validation pairs, on which often nothing is wrong,
-    would otherwise pull T to certainty or to doubt; a thousand outweigh the prior.
-    """
-    rows = np.arange(len(labels))
-
-    def loss(log_t: float) -> float:
-        return float(-log_softmax(logits / np.exp(log_t), axis=1)[rows, labels].mean())
-
-    def with_prior(log_t: float) -> float:
-        return loss(log_t) + (log_t / SPREAD) ** 2 / 2 / len(labels)
-
-    best = minimize_scalar(
-        with_prior, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded", options={"xatol": 1e-5}
-    )
-    return round(float(np.exp(best.x)), 6), loss(best.x)
+from backend.domain.labeling.calibration import fit_temperature
+from gpu_runners.distill.label.dataset import Pair, targets_of
+from gpu_runners.distill.label.folds import Fold
+from gpu_runners.distill.label.nets import Net, Rows, by_length
 
 
-def held_answers(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> tuple[list[int], list[bool]]:
-    """The confidence of each answer, in ppm, and whether it is right, for calibrated (n, L) logits and (n,) labels."""
-    confidences = np.exp(log_softmax(logits, axis=1).max(axis=1))
-    right = logits.argmax(axis=1) == labels
-    return [round(float(value) * 1_000_000) for value in confidences], [bool(value) for value in right]
+class Calibration:
+    """`logits` (n, n_labels) has NaN for pairs that nobody was asked about."""
+
+    def __init__(self, pairs: Sequence[Pair], rows: Rows, *, n_labels: int) -> None:
+        self._pairs, self._rows, self._n_labels = pairs, rows, n_labels
+        self.logits = np.full((len(pairs), n_labels), np.nan, np.float32)
+        self.temperature = 1.0
+
+    def ask(self, net: Net, fold: Fold) -> dict[str, Any]:
+        """Fit the temperature on all answers so far; what the training's log says of them."""
+        rows = [self._rows[i] for i in fold.held]
+        with torch.inference_mode():
+            for chosen in by_length(rows):
+                numbers = fold.held[chosen]
+                self.logits[numbers] = net.logits(numbers.tolist(), dropout=False).cpu().numpy()
+        pairs, logits = self._asked()
+        targets = targets_of(pairs, self._n_labels).astype(np.float64)
+        weights = np.array([pair.weight for pair in pairs])
+        self.temperature, loss = fit_temperature(logits, targets, weights=weights)
+        right = logits.argmax(axis=1) == np.array([pair.label for pair in pairs])
+        return {
+            "validation_loss": round(loss, 6),
+            "validation_correct": int(right.sum()),
+            "n_validation": len(pairs),
+            "temperature": self.temperature,
+        }
+
+    def answers(self) -> tuple[list[int], list[bool]]:
+        """The calibrated confidence of each answer so far, in ppm, and whether it is right."""
+        pairs, logits = self._asked()
+        confidences = softmax(logits / self.temperature, axis=1).max(axis=1, initial=0.0)
+        right = logits.argmax(axis=1) == np.array([pair.label for pair in pairs], dtype=np.int64)
+        return [round(float(value) * 1_000_000) for value in confidences], [bool(value) for value in right]
+
+    def _asked(self) -> tuple[list[Pair], NDArray[np.float64]]:
+        """The pairs that were asked about, with their logits."""
+        asked = np.flatnonzero(~np.isnan(self.logits[:, 0])).tolist()
+        return [self._pairs[i] for i in asked], self.logits[asked].astype(np.float64)

@@ -1,25 +1,40 @@
-"""Labelled pairs: read strictly, split once for validation, batched by length. All orders follow from (seed, epoch)
+"""Labelled pairs: read strictly, batched by length. All orders follow from (seed, epoch)
 alone, so that a resumed run walks the same batches as an uninterrupted one."""
 
-import hashlib
 import json
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu_runners.errors import JobFailed
+from gpu_runners.models.tensor_files import Array
 
+PPM = 1_000_000
+_KEYS = {"input", "label", "weight", "targets"}
 BUCKET = 8  # batches' worth of examples that are sorted by length together: less padding, still well mixed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
+    """`targets`: (index of a label, parts of a million), all of them together a million; empty where the label is
+    sure."""
+
     text: str
     label: int  # index into the job's labels
     weight: float
+    targets: tuple[tuple[int, int], ...] = ()
+
+
+def targets_of(pairs: Sequence[Pair], n_labels: int) -> Array:
+    """(n, n_labels) float32: the probability of each label, rows sum to 1."""
+    out = np.zeros((len(pairs), n_labels), dtype=np.float32)
+    for row, pair in zip(out, pairs, strict=True):
+        for label, ppm in pair.targets or ((pair.label, PPM),):
+            row[label] = ppm / PPM
+    return out
 
 
 def read_pairs(data: bytes, labels: Sequence[str]) -> list[Pair]:
@@ -29,15 +44,31 @@ def read_pairs(data: bytes, labels: Sequence[str]) -> list[Pair]:
         raise _invalid("a label task needs at least two labels, all different")
     pairs = []
     for n, row in _rows(data):
-        if set(row) != {"input", "label", "weight"} or row["label"] not in index or not isinstance(row["input"], str):
+        if not {"input", "label", "weight"} <= set(row) <= _KEYS or row["label"] not in index:
             raise _invalid(f"line {n} is not {{input, label, weight}} with one of the job's labels")
+        if not isinstance(row["input"], str):
+            raise _invalid(f"line {n} has an input that is not a text")
         if isinstance(row["weight"], bool) or not isinstance(row["weight"], int | float) or not 0 < row["weight"] < 1e6:
             raise _invalid(f"line {n} has a weight outside (0, 1e6)")
-        pairs.append(Pair(text=row["input"], label=index[row["label"]], weight=float(row["weight"])))
+        targets = _targets(row, index, n) if "targets" in row else ()
+        pairs.append(Pair(text=row["input"], label=index[row["label"]], weight=float(row["weight"]), targets=targets))
     missing = sorted(set(range(len(labels))) - {pair.label for pair in pairs})
     if missing:
         raise _invalid(f"there is no pair for {', '.join(repr(labels[i]) for i in missing[:5])}")
     return pairs
+
+
+def _targets(row: Mapping[str, Any], index: Mapping[str, int], n: int) -> tuple[tuple[int, int], ...]:
+    """The label's must be the greatest: it stands for the pair wherever one label is asked for."""
+    targets = row["targets"]
+    is_fine = isinstance(targets, dict) and all(
+        label in index and type(ppm) is int and 0 <= ppm <= PPM for label, ppm in targets.items()
+    )
+    if not is_fine or sum(targets.values()) != PPM:
+        raise _invalid(f"line {n} has targets that are not parts of {PPM:,} for some of the job's labels")
+    if targets.get(row["label"]) != max(targets.values()):
+        raise _invalid(f"line {n} has a label that is not the greatest of its targets")
+    return tuple(sorted((index[label], ppm) for label, ppm in targets.items() if ppm))
 
 
 def labels_in(data: bytes) -> set[str]:
@@ -55,25 +86,6 @@ def read_inputs(data: bytes) -> list[str]:
     return texts
 
 
-def split(pairs: Sequence[Pair], *, share: float, seed: int) -> tuple[list[Pair], list[Pair]]:
-    """(train, validation). Stratified: each label gives `share` of its pairs, at least one where it has four, never its
-    last three. Who goes is decided by a hash of the text, so adding a pair does not reshuffle the others, and equal
-    texts fall on one side."""
-    by_label: dict[int, list[Pair]] = defaultdict(list)
-    for pair in sorted(pairs, key=lambda p: _rank(p.text, seed)):
-        by_label[pair.label].append(pair)
-    held: set[tuple[str, int]] = set()
-    for label, members in by_label.items():
-        if share > 0 and len(members) >= 4:
-            n = min(max(1, round(share * len(members))), len(members) - 3)
-            held |= {(pair.text, label) for pair in members[:n]}
-    train = [pair for pair in pairs if (pair.text, pair.label) not in held]
-    kept = Counter(pair.label for pair in train)
-    if len(kept) < len(by_label):  # a label made of repeats of one text
-        return list(pairs), []
-    return train, [pair for pair in pairs if (pair.text, pair.label) in held]
-
-
 def batches(lengths: Sequence[int], *, size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
     """One epoch's batches of indices: a seeded permutation, sorted by length inside buckets of 8 batches, batches
     shuffled again."""
@@ -86,10 +98,6 @@ def batches(lengths: Sequence[int], *, size: int, seed: int, epoch: int) -> list
         bucket = bucket[np.argsort(tokens[bucket], kind="stable")]
         out.extend(bucket[i : i + size] for i in range(0, len(bucket), size))
     return [out[i] for i in rng.permutation(len(out))]
-
-
-def _rank(text: str, seed: int) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=seed.to_bytes(8, "big", signed=True)).digest()
 
 
 def _rows(data: bytes) -> list[tuple[int, dict[str, object]]]:

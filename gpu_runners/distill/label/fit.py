@@ -4,9 +4,7 @@ Deterministic and resumable: what happens at a step follows from the parameters,
 and the step number, and these are what `tensors()` hands out and `restore()` takes back.
 """
 
-import copy
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -16,11 +14,11 @@ from torch import Tensor, nn
 
 from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill import checkpoint
-from gpu_runners.distill.label.dataset import Pair, batches
+from gpu_runners.distill.label.dataset import Pair, batches, targets_of
+from gpu_runners.distill.label.nets import Net, Rows
 from gpu_runners.errors import JobFailed
-from gpu_runners.models.encoder import LabelNet, width_of
-from gpu_runners.models.label_adapter import Head
-from gpu_runners.models.merging import linear_names
+
+Ints = NDArray[np.int64]
 
 CLIP_NORM = 1.0
 
@@ -29,6 +27,10 @@ def learning_rate_factor(step: int, *, n_steps: int, warmup_share: float) -> flo
     """Linear warm-up, then linear decay; in (0, 1] for step 0 .. n_steps - 1."""
     warm = max(1, round(warmup_share * n_steps))
     return (step + 1) / warm if step < warm else (n_steps - step) / max(1, n_steps - warm)
+
+
+def n_steps_of(n_pairs: int, options: TrainOptions) -> int:
+    return math.ceil(n_pairs / options.batch_size) * options.epochs
 
 
 def pick_precision(wanted: str, device: torch.device) -> str:
@@ -42,45 +44,32 @@ def pick_precision(wanted: str, device: torch.device) -> str:
 
 
 class Fit:
-    """`body` is copied, never changed. `rows` are the pairs' token ids."""
+    """`net` trains on those of `pairs` that have the numbers `members`; `rows` are the token ids of all. The loss is
+    the mean cross-entropy against the pairs' targets, weighted by the pairs."""
 
     def __init__(
-        self,
-        *,
-        body: nn.Module,
-        pairs: Sequence[Pair],
-        rows: Sequence[Sequence[int]],
-        head: Head,
-        options: TrainOptions,
-        precision: str,
-        pooling: str,
+        self, *, net: Net, pairs: Sequence[Pair], rows: Rows, members: Ints, n_labels: int, options: TrainOptions
     ) -> None:
-        self.options, self.pairs, self.rows, self.precision = options, pairs, rows, precision
-        self.device = next(body.parameters()).device
-        torch.manual_seed(options.seed)
-        adapted = _with_lora(copy.deepcopy(body), options)
-        net = LabelNet(adapted, width=width_of(body), n_labels=len(head.bias), pooling=pooling)
-        self.net = net.to(self.device)
-        self.net.set_head(head)
-        self.trained = {name: p for name, p in self.net.named_parameters() if p.requires_grad}
-        self.optimizer = torch.optim.AdamW(list(self.trained.values()), lr=options.learning_rate)
-        self.steps_per_epoch = math.ceil(len(rows) / options.batch_size)
-        self.n_steps = self.steps_per_epoch * options.epochs
+        self.net, self.options, self.members = net, options, members
+        self._lengths = [len(rows[i]) for i in members]
+        self._targets = torch.from_numpy(targets_of(pairs, n_labels)).to(net.device)
+        self._weights = torch.tensor([pair.weight for pair in pairs], device=net.device)
+        self.optimizer = torch.optim.AdamW(list(net.trained.values()), lr=options.learning_rate, fused=True)
+        self.n_steps = n_steps_of(len(members), options)
+        self.steps_per_epoch = self.n_steps // options.epochs
         self.step = 0
-        self._batches: tuple[int, list[NDArray[np.int64]]] = (-1, [])
+        self._batches: tuple[int, list[Ints]] = (-1, [])
 
     def advance(self) -> float:
         """One optimiser step; its loss. Raises JobFailed(diverged)."""
-        self.net.train()
         factor = learning_rate_factor(self.step, n_steps=self.n_steps, warmup_share=self.options.warmup_share)
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.learning_rate * factor
-        chosen = self._batch()
-        labels = torch.tensor([self.pairs[i].label for i in chosen], device=self.device)
-        weights = torch.tensor([self.pairs[i].weight for i in chosen], device=self.device)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16"):
-            embedded = self.net.embed(self.net.pad([self.rows[i] for i in chosen]))
-        losses = nn.functional.cross_entropy(self.net.logits(embedded), labels, reduction="none")
+        chosen = self.members[self._batch()].tolist()
+        weights = self._weights[chosen]
+        losses = nn.functional.cross_entropy(
+            self.net.logits(chosen, dropout=True), self._targets[chosen], reduction="none"
+        )
         loss = (losses * weights).sum() / weights.sum()
         value = float(loss.detach())
         if not math.isfinite(value):
@@ -89,52 +78,38 @@ class Fit:
             )
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(list(self.trained.values()), CLIP_NORM)
+        torch.nn.utils.clip_grad_norm_(list(self.net.trained.values()), CLIP_NORM)
         self.optimizer.step()
         self.step += 1
         return value
 
-    def _batch(self) -> NDArray[np.int64]:
+    def _batch(self) -> Ints:
         epoch, n = divmod(self.step, self.steps_per_epoch)
         if self._batches[0] != epoch:
-            lengths = [len(row) for row in self.rows]
-            self._batches = (epoch, batches(lengths, size=self.options.batch_size, seed=self.options.seed, epoch=epoch))
+            size, seed = self.options.batch_size, self.options.seed
+            self._batches = (epoch, batches(self._lengths, size=size, seed=seed, epoch=epoch))
         return self._batches[1][n]
 
     def tensors(self) -> dict[str, Tensor]:
         """The run's state. A layer that no text goes through gets no gradient, and Adam keeps no moments for it."""
         out: dict[str, Tensor] = {}
-        for name, parameter in self.trained.items():
+        for name, parameter in self.net.trained.items():
             out[f"param.{name}"] = parameter
             if moments := self.optimizer.state.get(parameter):
                 out |= {f"adam_m.{name}": moments["exp_avg"], f"adam_v.{name}": moments["exp_avg_sq"]}
-        return out | checkpoint.rng_tensors(self.device)
+        return out | checkpoint.rng_tensors(self.net.device)
 
     def restore(self, tensors: Mapping[str, Tensor], *, step: int) -> None:
+        device = self.net.device
         with torch.no_grad():
-            for name, parameter in self.trained.items():
+            for name, parameter in self.net.trained.items():
                 parameter.copy_(tensors[f"param.{name}"])
                 if f"adam_m.{name}" not in tensors:
                     continue
                 self.optimizer.state[parameter] = {
-                    "step": torch.tensor(float(step)),
-                    "exp_avg": tensors[f"adam_m.{name}"].to(self.device),
-                    "exp_avg_sq": tensors[f"adam_v.{name}"].to(self.device),
+                    "step": torch.tensor(float(step), device=device),
+                    "exp_avg": tensors[f"adam_m.{name}"].to(device),
+                    "exp_avg_sq": tensors[f"adam_v.{name}"].to(device),
                 }
         self.step = step
-        checkpoint.set_rng(tensors, self.device)
-
-
-def _with_lora(body: nn.Module, options: TrainOptions) -> nn.Module:
-    from peft import LoraConfig, TaskType, get_peft_model
-
-    config = LoraConfig(
-        task_type=TaskType.FEATURE_EXTRACTION,
-        r=options.rank,
-        lora_alpha=options.alpha,
-        lora_dropout=options.dropout,
-        target_modules=list(linear_names(body)),
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft 0.21 asks transformers 5.23 by a deprecated name
-        return get_peft_model(body, config)
+        checkpoint.set_rng(tensors, device)

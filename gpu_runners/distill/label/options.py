@@ -22,6 +22,8 @@ def read_options(data: Mapping[str, Any]) -> TrainOptions:
             and 8 <= o.max_tokens <= 4096
             and o.precision in ("auto", "fp32", "bf16")
             and 0 <= o.validation_share <= 0.5
+            and type(o.layers) is int
+            and 0 <= o.layers <= 256
         )
     except (ValueError, TypeError) as error:
         raise JobFailed(f"The job's train options cannot be read: {error}.", code="invalid_options") from error

@@ -13,6 +13,7 @@ from backend.domain.encoders.sentence_settings import Pooling
 from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill.label.dataset import Pair
 from gpu_runners.distill.label.fit import Fit
+from gpu_runners.distill.label.peft_net import PeftEngine
 from gpu_runners.errors import JobFailed
 from gpu_runners.models import label_adapter as adapters
 from gpu_runners.models.bases import Base
@@ -20,7 +21,6 @@ from gpu_runners.models.encoder import LabelNet, embed_all, load_body
 from gpu_runners.models.encoder_runtimes import NumpyRuntime, TorchRuntime, head_logits, load_runtime
 from gpu_runners.models.encoder_tokens import TextTokenizer
 from gpu_runners.models.label_adapter import AdapterConfig, Head
-from gpu_runners.models.merging import from_peft
 from gpu_runners.models.numpy_bert import NumpyBert
 from gpu_runners.models.tensor_files import load_arrays
 from tests.gpu_runners.small_task import Trained
@@ -35,15 +35,16 @@ def test_every_engine_computes_what_peft_computes(base: Base) -> None:
     head = Head(weight=rng.normal(size=(3, 384)).astype(np.float32), bias=rng.normal(size=3).astype(np.float32))
     pairs = [Pair(text=text, label=i % 3, weight=1.0) for i, text in enumerate(TEXTS * 2)]
     rows = tokenizer.ids([pair.text for pair in pairs])
-    fit = Fit(body=body, pairs=pairs, rows=rows, head=head, options=TrainOptions(), precision="fp32", pooling="mean")
+    net = PeftEngine(body, pooling=Pooling.MEAN, precision="fp32").net(rows, head, TrainOptions())
+    fit = Fit(net=net, pairs=pairs, rows=rows, members=np.arange(10), n_labels=3, options=TrainOptions())
     fit.advance()
     fit.advance()
-    adapter = adapters.from_bytes(adapters.to_bytes(from_peft(fit.net, baseline=head)))
+    adapter = adapters.from_bytes(adapters.to_bytes(net.adapter(head)))
     with torch.inference_mode():
-        for name, parameter in fit.net.named_parameters():
+        for name, parameter in net.net.named_parameters():
             if ".lora_" in name:  # as it ships
                 parameter.copy_(parameter.to(torch.bfloat16))
-        expected = fit.net.eval()(fit.net.pad(rows)).numpy()
+        expected = net.logits(range(len(rows)), dropout=False).numpy()
     for runtime in (NumpyRuntime(base), TorchRuntime(base)):
         assert np.allclose(runtime.engine(adapter, config).logits(rows), expected, atol=2e-4)
         frozen = head_logits(runtime.embed(rows, pooling=config.pooling), adapter.baseline)

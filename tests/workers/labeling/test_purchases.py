@@ -145,6 +145,10 @@ def test_captures_are_labelled_in_rounds_up_to_their_k(monkeypatch):
     assert "stopped_for" in purchases[-1]
     facts = step(row, StepName.LABELING).output["facts"]
     assert [one["n"] for one in facts["purchases"] if "asked_again" not in one["why"]] == bought
+    drawn = {one.text: one.label for one in rows if one.bought_for == "random" and one.state != "unverified"}
+    pairs = get_jsonl(row.tenant_id, step(row, StepName.LABELING).output["digests"]["random_labels"])
+    assert {pair["input"]: pair["label"] for pair in pairs} == drawn
+    assert len(pairs) == len(drawn) > 0
     check_money(row)
 
 

@@ -57,7 +57,7 @@ def test_the_page_of_a_json_compile_has_its_fields_and_trials(json_row):
     assert "causal, rank 16" in text
     assert '<span class="tag good">kept</span>' in text
     assert '"loss-data"' in text
-    assert "training, first fit" not in text
+    assert "training, calibration" not in text
 
 
 def test_the_candidates_show_their_answers_and_why_one_has_none(json_row):

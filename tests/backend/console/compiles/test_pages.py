@@ -60,8 +60,8 @@ def trained(row: Compile) -> None:
     log: list[dict[str, Any]] = [
         {"fit": "calibrate", "epoch": 1, "train_loss": 0.7, "validation_loss": 0.6},
         {"fit": "calibrate", "epoch": 2, "train_loss": 0.4, "validation_loss": 0.5},
-        {"fit": "refit", "epoch": 1, "train_loss": 0.65},
-        {"fit": "refit", "epoch": 2, "train_loss": 0.31},
+        {"fit": "train", "epoch": 1, "train_loss": 0.65},
+        {"fit": "train", "epoch": 2, "train_loss": 0.31},
     ]
     facts = {"training_log": log, "n_parameters": 1234, "runner_ms": 3210, "attempts": 1, "resumed_from_epoch": 0}
     with tenant_scope(row.tenant_id):

@@ -1,34 +1,15 @@
-"""Reading, splitting and batching pairs."""
+"""Reading and batching pairs."""
 
 import json
-from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_runners.distill.label.calibration import fit_temperature
-from gpu_runners.distill.label.dataset import Pair, batches, read_inputs, read_pairs, split
+from gpu_runners.distill.label.baseline import fit_head
+from gpu_runners.distill.label.dataset import Pair, batches, read_inputs, read_pairs, targets_of
 from gpu_runners.errors import JobFailed
-
-PAIRS = st.lists(
-    st.builds(Pair, text=st.text(max_size=6), label=st.integers(0, 3), weight=st.just(1.0)), min_size=1, max_size=60
-)
-
-
-@given(pairs=PAIRS, share=st.floats(0, 0.5), seed=st.integers(0, 2**40))
-def test_a_split_loses_nothing_and_keeps_every_label_in_training(pairs: list[Pair], share: float, seed: int) -> None:
-    train, held = split(pairs, share=share, seed=seed)
-    assert Counter(train) + Counter(held) == Counter(pairs)
-    assert {pair.label for pair in train} == {pair.label for pair in pairs}
-    assert not {(p.text, p.label) for p in train} & {(p.text, p.label) for p in held}
-
-
-@given(pairs=PAIRS, seed=st.integers(0, 9))
-def test_who_is_held_does_not_depend_on_the_order(pairs: list[Pair], seed: int) -> None:
-    once, again = (split(order, share=0.3, seed=seed)[1] for order in (pairs, pairs[::-1]))
-    assert Counter(once) == Counter(again)
 
 
 @given(lengths=st.lists(st.integers(1, 99), min_size=1, max_size=200), size=st.integers(1, 40), epoch=st.integers(0, 5))
@@ -65,6 +46,21 @@ def test_bucketing_pads_less_than_random_batches() -> None:
         b'{"input": "a", "label": "x", "weight": true}\n',
         b'{"input": "a", "label": "x", "weight": NaN}\n',
         b'{"input": "a", "label": "x", "weight": 1}\n',  # none for y
+        b'{"input": "a", "label": "x", "weight": 1, "other": 1}\n',
+        *(
+            b'{"input": "a", "label": "x", "weight": 1, "targets": %s}\n{"input": "b", "label": "y", "weight": 1}\n'
+            % bad
+            for bad in (
+                b"[]",
+                b"{}",
+                b"null",
+                b'{"x": 1000000, "z": 0}',
+                b'{"x": 600000, "y": 300000}',
+                b'{"x": 1000000.0}',
+                b'{"x": 1100000, "y": -100000}',
+                b'{"x": 400000, "y": 600000}',
+            )
+        ),
     ],
 )
 def test_a_dataset_that_is_not_one_is_refused(data: bytes) -> None:
@@ -79,17 +75,33 @@ def test_inputs_keep_their_order_and_line_separators_inside_texts() -> None:
     assert read_inputs(data) == texts
 
 
-def test_a_temperature_cools_doubt_and_warms_overconfidence() -> None:
-    rng = np.random.default_rng(5)
-    labels = rng.integers(0, 4, size=2000)
-    logits = rng.normal(size=(2000, 4))
-    logits[np.arange(2000), labels] += 2.0  # by construction the right confidences are softmax(2 * logits)
-    right, _ = fit_temperature(logits, labels)
-    assert right == pytest.approx(0.5, abs=0.1)
-    assert fit_temperature(logits * 6, labels)[0] == pytest.approx(right * 6, rel=0.05)
+def test_targets_are_read_and_a_sure_label_is_all_of_its_target() -> None:
+    rows = [
+        {"input": "a", "label": "x", "weight": 1, "targets": {"x": 700_000, "y": 300_000}},
+        {"input": "b", "label": "y", "weight": 0.5},
+        {"input": "c", "label": "y", "weight": 1, "targets": {"x": 500_000, "y": 500_000}},
+    ]
+    pairs = read_pairs("\n".join(map(json.dumps, rows)).encode(), ["x", "y"])
+    assert [pair.targets for pair in pairs] == [((0, 700_000), (1, 300_000)), (), ((0, 500_000), (1, 500_000))]
+    assert np.allclose(targets_of(pairs, 3), [[0.7, 0.3, 0], [0, 1, 0], [0.5, 0.5, 0]])
 
 
-def test_twenty_right_answers_do_not_make_certainty() -> None:
-    labels = np.arange(20) % 4
-    temperature, _ = fit_temperature(np.eye(4)[labels] * 3.0, labels)
-    assert 0.4 < temperature < 1
+def test_a_head_of_soft_targets_is_less_sure_than_one_of_their_labels() -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(60, 5)).astype(np.float32)
+    labels = (rows[:, 0] > 0).astype(int)
+    hard = [Pair(text="", label=int(label), weight=1.0) for label in labels]
+    soft = [
+        Pair(
+            text="",
+            label=p.label,
+            weight=1.0,
+            targets=((0, 400_000 + 200_000 * (1 - p.label)), (1, 400_000 + 200_000 * p.label)),
+        )
+        for p in hard
+    ]
+    sure, unsure = (fit_head(rows, pairs, n_labels=2) for pairs in (hard, soft))
+    assert np.abs(unsure.weight).sum() < np.abs(sure.weight).sum() / 3
+    logits = 16 * rows @ unsure.weight.T + unsure.bias
+    odds = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
+    assert np.abs(odds - (0.4 + 0.2 * labels)).mean() < 0.1

@@ -1,26 +1,38 @@
-"""One fit over a random encoder that has a layer which no text goes through."""
+"""One fit over a random encoder: state, and what its loss counts."""
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
+from backend.domain.encoders.sentence_settings import Pooling
 from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill.label.dataset import Pair
 from gpu_runners.distill.label.fit import Fit
+from gpu_runners.distill.label.nets import Engine, load_engine
+from gpu_runners.distill.label.peft_net import PeftEngine
 from gpu_runners.distill.repeatable import deterministic
 from gpu_runners.models.bases import open_base
 from gpu_runners.models.encoder import load_body
 from gpu_runners.models.label_adapter import Head
 from tests.gpu_runners.small_encoders import make_encoder
 
+ROWS = [[2, 10 + i, 20 + i, 3] for i in range(8)]
+HEAD = Head(weight=np.zeros((2, 32), np.float32), bias=np.zeros(2, np.float32))
+
 
 def fit_over(body: torch.nn.Module) -> Fit:
-    pairs = [Pair(text="", label=i % 2, weight=1.0) for i in range(8)]
-    head = Head(weight=np.zeros((2, 32), np.float32), bias=np.zeros(2, np.float32))
-    options = TrainOptions(epochs=3, batch_size=4, precision="fp32")
-    rows = [[2, 10 + i, 20 + i, 3] for i in range(8)]
-    return Fit(body=body, pairs=pairs, rows=rows, head=head, options=options, precision="fp32", pooling="mean")
+    engine = PeftEngine(body, pooling=Pooling.MEAN, precision="fp32")
+    return fit_of(engine, [Pair(text="", label=i % 2, weight=1.0) for i in range(8)])
+
+
+def fit_of(engine: Engine, pairs: list[Pair], rows: list[list[int]] = ROWS, **options: Any) -> Fit:
+    chosen = dataclasses.replace(TrainOptions(epochs=3, batch_size=4, precision="fp32"), **options)
+    net, members = engine.net(rows, HEAD, chosen), np.arange(len(pairs))
+    return Fit(net=net, pairs=pairs, rows=rows, members=members, n_labels=2, options=chosen)
 
 
 def test_a_layer_without_a_gradient_is_in_a_checkpoint_and_the_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
@@ -40,3 +52,57 @@ def test_a_layer_without_a_gradient_is_in_a_checkpoint_and_the_run_goes_on_to_th
     assert not any("unused" in name for name in whole if name.startswith("adam_"))
     assert resumed.tensors().keys() == whole.keys()
     assert all(torch.equal(tensor, whole[name]) for name, tensor in resumed.tensors().items() if name != "rng")
+
+
+def lean(tmp_path: Path) -> Engine:
+    make_encoder(tmp_path / "encoder")
+    base = open_base("encoder", base_dir=tmp_path)
+    return load_engine(base, device=torch.device("cpu"), pooling=Pooling.MEAN, precision="fp32")
+
+
+@pytest.mark.parametrize("layers", [0, 1])
+def test_a_lean_run_goes_on_to_the_same_bytes(tmp_path: Path, layers: int) -> None:
+    engine, pairs = lean(tmp_path), [Pair(text="", label=i % 2, weight=1.0) for i in range(8)]
+    with deterministic(7):
+        fit = fit_of(engine, pairs, layers=layers)
+        fit.advance()
+        saved = {name: tensor.clone() for name, tensor in fit.tensors().items()}
+        fit.advance()
+        resumed = fit_of(engine, pairs, layers=layers)
+        resumed.restore(saved, step=1)
+        resumed.advance()
+    whole = fit.tensors()
+    assert all(torch.equal(tensor, whole[name]) for name, tensor in resumed.tensors().items())
+    assert any("qkv" in name for name in whole if name.startswith("adam_m."))
+
+
+def test_a_soft_target_counts_as_one_pair_of_each_label_of_its_share(tmp_path: Path) -> None:
+    """Two copies of weight w p and w (1 - p) pull as one pair of weight w with the targets p and 1 - p does."""
+    engine = lean(tmp_path)
+    soft = [Pair(text="", label=0, weight=2.0, targets=((0, 750_000), (1, 250_000)))]
+    hard = [Pair(text="", label=0, weight=1.5), Pair(text="", label=1, weight=0.5)]
+    one = fit_of(engine, soft, ROWS[:1], dropout=0.0)
+    two = fit_of(engine, hard, [ROWS[0], ROWS[0]], dropout=0.0)
+    assert one.advance() == pytest.approx(two.advance(), rel=1e-5)
+    for name, parameter in one.net.trained.items():
+        assert torch.allclose(parameter, two.net.trained[name], atol=1e-5)
+
+
+def test_a_pair_counts_by_its_weight(tmp_path: Path) -> None:
+    engine = lean(tmp_path)
+    pairs = [Pair(text="", label=0, weight=3.0), Pair(text="", label=1, weight=1.0)]
+    fit = fit_of(engine, pairs, ROWS[:2], dropout=0.0)
+    with torch.no_grad():
+        fit.net.trained["head.bias"].copy_(torch.tensor([1.0, 0.0]))
+    right = np.log1p(np.exp(-1.0))
+    assert fit.advance() == pytest.approx((3 * right + (right + 1.0)) / 4, abs=1e-5)
+
+
+def test_only_members_train(tmp_path: Path) -> None:
+    engine, pairs = lean(tmp_path), [Pair(text="", label=i % 2, weight=1.0) for i in range(8)]
+    chosen, few = TrainOptions(epochs=2, batch_size=2, precision="fp32", dropout=0.0), [1, 4, 6]
+    net = engine.net(ROWS, HEAD, chosen)
+    part = Fit(net=net, pairs=pairs, rows=ROWS, members=np.array(few), n_labels=2, options=chosen)
+    alone = fit_of(engine, [pairs[i] for i in few], [ROWS[i] for i in few], epochs=2, batch_size=2, dropout=0.0)
+    assert part.n_steps == alone.n_steps == 4
+    assert [part.advance() for _ in range(4)] == pytest.approx([alone.advance() for _ in range(4)], rel=1e-4)

@@ -48,7 +48,7 @@ def test_another_seed_gives_other_bytes(trained: Trained, make_job: MakeJob, bas
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("stop_at", [1, 5, 7])  # in the first fit, at its last step, in the second fit
+@pytest.mark.parametrize("stop_at", [1, 4, 6, 15])  # in a fold, at its last step, in the next, in the training
 def test_a_run_resumed_from_a_checkpoint_ends_with_the_same_bytes(
     trained: Trained, base: Base, stop_at: int, tmp_path: Path
 ) -> None:
@@ -79,7 +79,7 @@ def test_a_checkpoint_of_another_job_or_of_damaged_bytes_starts_afresh(
 
 
 def test_a_checkpoint_is_bound_to_the_job_it_was_made_for(tmp_path: Path) -> None:
-    counters = Counters(fingerprint="a", phase="refit", step=1, steps_before=0, epoch_loss=0.5, temperature=1.0, log=[])
+    counters = Counters(fingerprint="a", fits=3, step=1, epoch_loss=0.5, temperature=1.0, log=[])
     import torch
 
     Snapshot(counters=counters, tensors={"rng": torch.zeros(4, dtype=torch.uint8)}).write(tmp_path / "a")
@@ -107,7 +107,8 @@ def test_checkpoints_come_by_the_clock_and_progress_at_every_step(
 def test_the_result_says_what_was_switched_on(trained: Trained) -> None:
     active = trained.result.active
     assert (active["precision"], active["threads"], active["deterministic"]) == ("fp32", 1, True)
-    assert (active["n_train"], active["n_validation"]) == (40, 8)
+    assert (active["engine"], active["layers"]) == ("lean", 6)
+    assert (active["n_train"], active["n_validation"], active["folds"]) == (40, 40, 3)
     assert trained.result.adapter_config["target_modules"] == ["dense", "key", "query", "value"]
     assert trained.result.n_parameters == 331_776 + 4 * 384 + 4
     assert all("seconds" not in row for row in trained.result.training_log)
