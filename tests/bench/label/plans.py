@@ -89,7 +89,7 @@ class Auto:
         self.votes = np.zeros((len(case.pool.rows), case.pool.n_labels))
         self.folds = fold_of(self.pool.keys, self.pool.groups)
         self.budget, self.point = Decimal(repr(budget_usd)), Decimal(repr(point_usd))
-        self.n_rounds = self.n_vote_rounds = self.n_again = 0
+        self.n_rounds = self.n_vote_rounds = self.n_again = self.n_changed = 0
         self.stopped_for = ""
 
     @property
@@ -103,14 +103,15 @@ class Auto:
         self.n_rounds = 1
         while True:
             beliefs = self._weigh()
-            unsure = self.rows[unsure_rows(beliefs.believed, self._n_votes()[self.rows], most=MOST_VOTES)]
+            unsure = self.rows[
+                unsure_rows(self.votes[self.rows], beliefs.believed, beliefs.predicted, most=MOST_VOTES)
+            ]
             decided = next_purchase(self._state(beliefs, len(unsure)))
             if not isinstance(decided, Purchase):
                 self.stopped_for = decided.value
                 return self._result(beliefs)
             if decided.kind is PurchaseKind.VOTES:
-                self._ask(unsure[: decided.n])
-                self.n_again, self.n_vote_rounds = self.n_again + decided.n, self.n_vote_rounds + 1
+                self._ask_again(unsure[: decided.n])
             else:
                 self._buy_rows(beliefs, decided.n)
 
@@ -127,8 +128,12 @@ class Auto:
     def _ask(self, rows: Ints) -> None:
         np.add.at(self.votes, (rows, self.teacher.ask(rows)), 1)
 
-    def _n_votes(self) -> Ints:
-        return self.votes.sum(axis=1).astype(np.int64)
+    def _ask_again(self, rows: Ints) -> None:
+        before = self.votes.argmax(axis=1)[rows]
+        self._ask(rows)
+        same = self.votes[rows, before] == self.votes[rows].sum(axis=1)
+        self.n_changed += int((~same).sum())
+        self.n_again, self.n_vote_rounds = self.n_again + len(rows), self.n_vote_rounds + 1
 
     def _weigh(self) -> Beliefs:
         rows = self.rows
@@ -150,6 +155,7 @@ class Auto:
             n_calls=n_calls,
             n_votes_again=self.n_again,
             n_unsure=n_unsure,
+            n_changed=self.n_changed,
             repeat=beliefs.noise.repeat,
             money_usd=self.budget - n_calls * call - len(rows) * pair,
             call_usd=call,
@@ -171,6 +177,10 @@ class Auto:
             "n_votes": int(self.votes.sum()),
             "stopped_for": self.stopped_for,
             "rounds": self.n_rounds,
+            "n_again": self.n_again,
+            "n_changed": self.n_changed,
+            "error": float(beliefs.noise.error.mean()),
+            "raw_right": float((self.votes[rows].argmax(axis=1) == self.case.pool.labels[rows]).mean()),
             "labels_right": float((believed.argmax(axis=1) == self.case.pool.labels[rows]).mean()),
         }
 
