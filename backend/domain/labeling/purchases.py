@@ -30,6 +30,8 @@ GATE_MARGIN = 0.02  # of accuracy above the gate's, at the lower bound
 MOST_VOTE_ROUNDS = 4
 VOTE_SHARE = 0.25  # of all calls, at most, for more votes
 UNSURE = 0.2  # a row whose label is less probable than 1 less this is asked again
+PILOT_VOTES = 20  # on the rows that teacher and student dispute most, before more are asked for
+LEAST_CHANGED = 0.1  # of the votes asked for again, that differ from the first: below it, no more are
 MOST_REPEAT = 0.7  # correlation of repeated answers from which on no vote is worth asking
 
 
@@ -60,7 +62,8 @@ class Purchase:
 class PlanState:
     """A plan between two rounds. `n_open` rows can be bought, `n_labelled` are; `row_limit` is how many the spec
     names. `n_calls` counts votes of rows and again, `n_votes_again` the latter. `n_unsure` is how many rows
-    `unsure_rows` names now; `repeat` the correlation of repeated answers.
+    `unsure_rows` names now; `n_changed` how many of the votes again were not the row's first; `repeat` the correlation
+    of repeated answers.
 
     `money_usd` is left for labels and for training on them; `call_usd` is what a vote is expected to cost, `worst_usd`
     what it may cost, `pair_usd` what training on a row costs. `accuracy_low` is a lower bound of the student's accuracy
@@ -74,6 +77,7 @@ class PlanState:
     n_calls: int
     n_votes_again: int
     n_unsure: int
+    n_changed: int
     repeat: float
     money_usd: Decimal
     call_usd: Decimal
@@ -90,9 +94,12 @@ class PlanState:
 def next_purchase(state: PlanState) -> Purchase | StopFor:
     """Return what to buy next; where rows have ended and no vote is wanted, why rows did."""
     rows = _rows(state)
-    if isinstance(rows, Purchase):
+    is_piloted = state.n_votes_again > 0 or state.n_rounds < ROUNDS_OF_A_CURVE
+    if isinstance(rows, Purchase) and is_piloted:
         return rows
     n_votes = min(_wanted_votes(state), _affordable(state.money_usd, state.worst_usd))
+    if n_votes == 0 and isinstance(rows, Purchase):
+        return rows
     return Purchase(kind=PurchaseKind.VOTES, n=n_votes) if n_votes > 0 else rows
 
 
@@ -110,12 +117,19 @@ def round_size(*, n_labels: int, n_open: int, n_labelled: int) -> int:
     return n_open if n_open < (1 + REST) * size else size
 
 
-def unsure_rows(posteriors: Floats, n_votes: Ints, *, most: int) -> Ints:
-    """The rows to ask again, least sure first: those with 1 to `most` - 1 votes whose label, by `posteriors` (n, L), is
-    less probable than 1 - UNSURE. Rows that are equally unsure, to 1e-6, come in the order in which they are passed."""
-    doubt = np.rint((1 - posteriors.max(axis=1, initial=0.0)) * 1e6)
-    rows = np.flatnonzero((doubt > UNSURE * 1e6) & (n_votes > 0) & (n_votes < most))
-    return rows[np.argsort(-doubt[rows], kind="stable")]
+def unsure_rows(votes: Floats, believed: Floats, predicted: Floats, *, most: int) -> Ints:
+    """The rows to ask again, least sure first: those with 1 to `most` - 1 votes whose label is less probable than
+    1 - UNSURE by their posteriors `believed` (n, L); then those with one vote that the student disputes, by how much
+    more probable it takes another label to be (`predicted` (n, L), out of fold). Rows that are equally unsure, to 1e-6,
+    come in the order in which they are passed."""
+    n_votes = votes.sum(axis=1)
+    doubt = 1 - believed.max(axis=1, initial=0.0)
+    leader = votes.argmax(axis=1) if votes.shape[1] else np.zeros(len(votes), dtype=np.int64)
+    dispute = predicted.max(axis=1, initial=0.0) - predicted[np.arange(len(votes)), leader]
+    dispute[n_votes > 1] = 0.0  # votes have spoken
+    score = np.rint(np.where(doubt > UNSURE, 1 + doubt, dispute) * 1e6)
+    rows = np.flatnonzero((score > 0) & (n_votes > 0) & (n_votes < most))
+    return rows[np.argsort(-score[rows], kind="stable")]
 
 
 def _rows(state: PlanState) -> Purchase | StopFor:
@@ -154,8 +168,13 @@ def _worth_buying(state: PlanState, curve: Curve, n: int) -> Purchase | StopFor:
 
 
 def _wanted_votes(state: PlanState) -> int:
-    """Return how many votes to ask for again: one for each unsure row, until they are VOTE_SHARE of all calls."""
-    if state.repeat > MOST_REPEAT or state.n_vote_rounds >= MOST_VOTE_ROUNDS:
+    """Return how many votes to ask for again: a pilot on what is disputed most; then, while answers change, one for
+    each unsure row, until they are VOTE_SHARE of all calls."""
+    if state.n_votes_again < PILOT_VOTES:
+        return min(state.n_unsure, PILOT_VOTES - state.n_votes_again)
+    if state.n_changed < LEAST_CHANGED * state.n_votes_again:
+        return 0
+    if state.repeat > MOST_REPEAT or state.n_vote_rounds > MOST_VOTE_ROUNDS:
         return 0
     n_first = state.n_calls - state.n_votes_again
     n_allowed = math.floor(n_first * VOTE_SHARE / (1 - VOTE_SHARE)) - state.n_votes_again

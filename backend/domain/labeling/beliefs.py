@@ -1,0 +1,34 @@
+"""What the votes on all rows amount to: the label of each row by its votes and a student that has not seen it, and the
+teacher's errors by where the two differ."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from backend.domain.labeling.folds import cross_predict
+from backend.domain.labeling.linear_head import Flags, Floats, Ints
+from backend.domain.labeling.posteriors import Noise, fit_noise, posteriors
+from backend.domain.labeling.repeats import repeat_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beliefs:
+    """`believed` (n, L) the posteriors of the rows and `predicted` (n, L) what a student says of each that has not seen
+    it nor a near-duplicate."""
+
+    believed: Floats
+    predicted: Floats
+    noise: Noise
+
+
+def weigh_votes(rows: Floats, votes: Floats, folds: Ints, *, is_gold: Flags) -> Beliefs:
+    """Weigh `votes` (n, L) on `rows` (n, d), each of which has at least one; of a gold row they are its label, which is
+    certain. `folds` (n,) as of `fold_of`. The students learn from the shares of the votes."""
+    targets = votes / np.maximum(votes.sum(axis=1, keepdims=True), 1.0)
+    predicted = cross_predict(rows, targets, folds) if len(rows) else targets
+    prior = np.where(is_gold[:, None], targets, predicted)
+    counted = np.where(is_gold[:, None], 0.0, votes)
+    noise = fit_noise(counted, prior, is_gold=is_gold, repeat=0.0)
+    repeat = repeat_of(counted, posteriors(counted, prior, noise), noise)
+    noise = fit_noise(counted, prior, is_gold=is_gold, repeat=repeat)
+    return Beliefs(believed=posteriors(counted, prior, noise), predicted=predicted, noise=noise)

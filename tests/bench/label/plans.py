@@ -1,0 +1,277 @@
+"""How should a budget for labels be spent? `plan: auto` beside every fixed number of rows and votes, at equal dollars.
+
+    python -m tests.bench.label.plans [--sets NAME ...] [--seeds N] [--budgets USD ...] [--teachers NAME ...]
+                                      [--shapes NAME ...] [--out FILE]
+    python -m tests.bench.label.plans --table FILE ...
+
+The pool is 1,000 captures, the student a logistic regression (C = 10) on the frozen embeddings. A vote costs CALL_USD
+where it is a call of its own; `shape` says what five votes in one call cost beside one (n honoured and nothing cached;
+n honoured and nine tenths of the prompt cached; one answer a call). A row costs PAIR_USD of training besides, whatever
+plan bought it. Fixed plans label rows at random and train on what the votes agree on (at least 60 %). Teachers:
+`simulated_teachers`, with their rate of errors.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.domain.labeling.beliefs import Beliefs, weigh_votes
+from backend.domain.labeling.folds import fold_of
+from backend.domain.labeling.learning_curves import curve_points, fit_curve
+from backend.domain.labeling.linear_head import fit_linear_head
+from backend.domain.labeling.purchases import (
+    PlanState,
+    Purchase,
+    PurchaseKind,
+    next_purchase,
+    round_size,
+    unsure_rows,
+)
+from backend.domain.labeling.rounds import next_rows, start_rows
+from tests.bench.label.choosing import Pool
+from tests.bench.label.sets import DEVELOPMENT, LabelSet, read_sets
+from tests.bench.label.simulated_teachers import Difficulty, SimulatedTeacher, difficulty
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+CALL_USD, PAIR_USD = 50e-6, 10e-6
+FIVE_VOTES = {"n honoured": 1.3, "n honoured, cached": 2.2, "one a call": 5.0}  # dollars, of one vote's
+THREE_VOTES = {"n honoured": 1.15, "n honoured, cached": 1.6, "one a call": 3.0}
+MOST_VOTES, MIN_AGREEMENT = 5, 0.6
+FIXED = [(k, votes) for k in (100, 200, 334, 500, 1000) for votes in (1, 3, 5)]
+DEFAULT = (334, 5)  # K = N/3 of 1,000 captures by five votes: what a compile did before
+TEACHERS = ("clean 0", "hard 0.1", "iid 0.2", "repeating 0.1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    pool: Pool
+    known: Difficulty
+    teacher: str
+    seed: int
+
+    def ask(self) -> SimulatedTeacher:
+        kind, rate = self.teacher.split()
+        truth, known = self.pool.labels, self.known
+        mine = Difficulty(doubt=known.doubt[self.pool.at], confused=known.confused[self.pool.at])
+        return SimulatedTeacher(truth, mine, kind, float(rate), seed=self.seed)
+
+    def student(self, rows: Ints, targets: Floats) -> float:
+        head = fit_linear_head(self.pool.rows[rows], targets)
+        data = self.pool.data
+        return float((head.logits(data.rows[data.test]).argmax(axis=1) == data.labels[data.test]).mean())
+
+
+def fixed(case: Case, k: int, votes: int) -> dict[str, Any]:
+    teacher = case.ask()
+    rows = np.sort(np.random.default_rng([case.seed, 3]).permutation(len(case.pool.rows))[:k])
+    counts = np.zeros((k, case.pool.n_labels))
+    for _ in range(votes):
+        np.add.at(counts, (np.arange(k), teacher.ask(rows)), 1)
+    is_agreed = counts.max(axis=1) >= MIN_AGREEMENT * votes
+    targets = np.eye(case.pool.n_labels)[counts.argmax(axis=1)]
+    return {"accuracy": case.student(rows[is_agreed], targets[is_agreed]), "n_rows": k, "n_votes": k * votes}
+
+
+class Auto:
+    """`plan: auto`, as a compile carries it out: the votes on the pool, and what they amount to."""
+
+    def __init__(self, case: Case, budget_usd: float, point_usd: float) -> None:
+        self.case, self.pool, self.teacher = case, case.pool.for_rounds(), case.ask()
+        self.votes = np.zeros((len(case.pool.rows), case.pool.n_labels))
+        self.folds = fold_of(self.pool.keys, self.pool.groups)
+        self.budget, self.point = Decimal(repr(budget_usd)), Decimal(repr(point_usd))
+        self.n_rounds = self.n_vote_rounds = self.n_again = self.n_changed = 0
+        self.stopped_for = ""
+
+    @property
+    def rows(self) -> Ints:
+        return np.flatnonzero(self.votes.sum(axis=1) > 0)
+
+    def run(self) -> dict[str, Any]:
+        size = round_size(n_labels=self.votes.shape[1], n_open=len(self.votes), n_labelled=0)
+        size = min(size, int(self.budget / Decimal(repr(CALL_USD + PAIR_USD))))
+        self._ask(start_rows(self.pool, size, seed=self.case.seed).rows)
+        self.n_rounds = 1
+        while True:
+            beliefs = self._weigh()
+            unsure = self.rows[
+                unsure_rows(self.votes[self.rows], beliefs.believed, beliefs.predicted, most=MOST_VOTES)
+            ]
+            decided = next_purchase(self._state(beliefs, len(unsure)))
+            if not isinstance(decided, Purchase):
+                self.stopped_for = decided.value
+                return self._result(beliefs)
+            if decided.kind is PurchaseKind.VOTES:
+                self._ask_again(unsure[: decided.n])
+            else:
+                self._buy_rows(beliefs, decided.n)
+
+    def _buy_rows(self, beliefs: Beliefs, n: int) -> None:
+        head = fit_linear_head(self.pool.rows[self.rows], beliefs.believed)
+        counts = np.bincount(beliefs.believed.argmax(axis=1), minlength=self.votes.shape[1])
+        is_open = self.votes.sum(axis=1) == 0
+        picks = next_rows(
+            self.pool, head.probabilities(self.pool.rows), is_open, n, n_by_label=counts, seed=self.case.seed
+        )
+        self._ask(picks.rows)
+        self.n_rounds += 1
+
+    def _ask(self, rows: Ints) -> None:
+        np.add.at(self.votes, (rows, self.teacher.ask(rows)), 1)
+
+    def _ask_again(self, rows: Ints) -> None:
+        before = self.votes.argmax(axis=1)[rows]
+        self._ask(rows)
+        same = self.votes[rows, before] == self.votes[rows].sum(axis=1)
+        self.n_changed += int((~same).sum())
+        self.n_again, self.n_vote_rounds = self.n_again + len(rows), self.n_vote_rounds + 1
+
+    def _weigh(self) -> Beliefs:
+        rows = self.rows
+        is_gold = np.zeros(len(rows), dtype=np.bool_)
+        return weigh_votes(self.pool.rows[rows], self.votes[rows], self.folds[rows], is_gold=is_gold)
+
+    def _state(self, beliefs: Beliefs, n_unsure: int) -> PlanState:
+        rows, n_calls = self.rows, int(self.votes.sum())
+        call, pair = Decimal(repr(CALL_USD)), Decimal(repr(PAIR_USD))
+        curve = None
+        if self.n_rounds >= 2:
+            curve = fit_curve(curve_points(self.pool.rows[rows], beliefs.believed, self.folds[rows]))
+        return PlanState(
+            n_labels=self.votes.shape[1],
+            n_open=len(self.votes) - len(rows),
+            n_labelled=len(rows),
+            n_rounds=self.n_rounds,
+            n_vote_rounds=self.n_vote_rounds,
+            n_calls=n_calls,
+            n_votes_again=self.n_again,
+            n_unsure=n_unsure,
+            n_changed=self.n_changed,
+            repeat=beliefs.noise.repeat,
+            money_usd=self.budget - n_calls * call - len(rows) * pair,
+            call_usd=call,
+            worst_usd=call,
+            pair_usd=pair,
+            curve=curve,
+            point_usd=self.point,
+        )
+
+    def _result(self, beliefs: Beliefs) -> dict[str, Any]:
+        is_trusted = beliefs.believed.max(axis=1) >= MIN_AGREEMENT
+        rows, believed = self.rows[is_trusted], beliefs.believed[is_trusted]
+        soft = np.where(believed >= 0.02, believed, 0.0)
+        hard = np.eye(believed.shape[1])[believed.argmax(axis=1)]
+        return {
+            "accuracy": self.case.student(rows, soft / soft.sum(axis=1, keepdims=True)),
+            "hard": self.case.student(rows, hard),
+            "n_rows": len(self.rows),
+            "n_votes": int(self.votes.sum()),
+            "stopped_for": self.stopped_for,
+            "rounds": self.n_rounds,
+            "n_again": self.n_again,
+            "n_changed": self.n_changed,
+            "error": float(beliefs.noise.error.mean()),
+            "raw_right": float((self.votes[rows].argmax(axis=1) == self.case.pool.labels[rows]).mean()),
+            "labels_right": float((believed.argmax(axis=1) == self.case.pool.labels[rows]).mean()),
+        }
+
+
+def cost_of(k: int, votes: int, shape: str) -> float:
+    times = {1: 1.0, 3: THREE_VOTES[shape], 5: FIVE_VOTES[shape]}[votes]
+    return k * (CALL_USD * times + PAIR_USD)
+
+
+def runs_of(case: Case, budgets: Sequence[float], point: float) -> Iterable[dict[str, Any]]:
+    about = {"set": case.pool.data.name, "seed": case.seed, "teacher": case.teacher}
+    for k, votes in FIXED:
+        yield about | {"plan": f"{k} x {votes}"} | fixed(case, k, votes)
+    for budget in budgets:
+        yield about | {"plan": f"auto {budget:g}"} | Auto(case, budget, point).run()
+
+
+def table(runs: Iterable[Mapping[str, Any]]) -> str:
+    """For each budget, teacher and price shape: auto, the old default, the best fixed plan of each set in hindsight,
+    the best fixed plan of all sets; accuracy in percent, means over sets and seeds."""
+    runs = list(runs)
+    lines = []
+    budgets = sorted({float(run["plan"].split()[1]) for run in runs if run["plan"].startswith("auto")})
+    sets = list(dict.fromkeys(run["set"] for run in runs))
+    for shape in FIVE_VOTES:
+        lines += ["", f"Price shape: {shape}", "", "| budget, teacher | auto | best fixed in hindsight, set by set | best one fixed plan | 334 x 5 | worst set, auto less its best fixed | auto's label cost |", "|---" * 7 + "|"]
+        for budget in budgets:
+            for teacher in dict.fromkeys(run["teacher"] for run in runs):
+                mine = [run for run in runs if run["teacher"] == teacher]
+                lines.append(_line(mine, sets, budget, teacher, shape))
+    return "\n".join(lines)
+
+
+def _line(runs: Sequence[Mapping[str, Any]], sets: Sequence[str], budget: float, teacher: str, shape: str) -> str:
+    def mean(plan: str, name: str, what: str = "accuracy") -> float:
+        values = [run[what] for run in runs if run["plan"] == plan and run["set"] == name]
+        return float(np.mean(values)) if values else float("nan")
+
+    auto = {name: 100 * mean(f"auto {budget:g}", name) for name in sets}
+    plans = [f"{k} x {v}" for k, v in FIXED if cost_of(k, v, shape) <= budget + 1e-12]
+    best = {name: max((100 * mean(plan, name) for plan in plans), default=float("nan")) for name in sets}
+    one = max(plans, key=lambda plan: np.mean([mean(plan, name) for name in sets]), default="none")
+    of_one = 100 * np.mean([mean(one, name) for name in sets]) if plans else float("nan")
+    default = f"{DEFAULT[0]} x {DEFAULT[1]}"
+    is_affordable = cost_of(*DEFAULT, shape) <= budget
+    of_default = f"{100 * np.mean([mean(default, name) for name in sets]):.1f}" if is_affordable else "-"
+    worst = min(sets, key=lambda name: auto[name] - best[name])
+    spent = np.mean([mean(f"auto {budget:g}", name, "n_votes") for name in sets]) * CALL_USD
+    return (
+        f"| ${budget:g}, {teacher} | {np.mean(list(auto.values())):.1f} | {np.mean(list(best.values())):.1f} | "
+        f"{of_one:.1f} ({one}) | {of_default} | {auto[worst] - best[worst]:+.1f} ({worst}) | ${spent:.4f} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", default=list(DEVELOPMENT))
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--budgets", type=float, nargs="+", default=[0.006, 0.02, 0.06, 0.2])
+    parser.add_argument("--teachers", nargs="+", default=list(TEACHERS))
+    parser.add_argument("--point", type=float, default=1.0, help="what a point of accuracy is worth, in dollars")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", type=Path, nargs="+")
+    args = parser.parse_args()
+    if args.table:
+        print(table(json.loads(line) for file in args.table for line in file.read_text().splitlines()))
+        return
+    runs = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out and args.out.exists() else []
+    done = {(run["set"], run["seed"], run["teacher"]) for run in runs}
+    for data in read_sets(args.sets):
+        known = difficulty(data)
+        for seed in range(1, args.seeds + 1):
+            runs += _of_seed(data, known, seed, args, done)
+        print(f"{data.name} is done", file=sys.stderr)
+    print(table(runs))
+
+
+def _of_seed(
+    data: LabelSet, known: Difficulty, seed: int, args: argparse.Namespace, done: set[tuple[str, int, str]]
+) -> list[dict[str, Any]]:
+    pool, new = Pool(data, seed), []
+    for teacher in args.teachers:
+        if (data.name, seed, teacher) in done:
+            continue
+        mine = list(runs_of(Case(pool=pool, known=known, teacher=teacher, seed=seed), args.budgets, args.point))
+        new += mine
+        if args.out:
+            with args.out.open("a") as file:
+                file.writelines(json.dumps(run) + "\n" for run in mine)
+    return new
+
+
+if __name__ == "__main__":
+    main()
