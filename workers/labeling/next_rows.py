@@ -6,7 +6,7 @@ import numpy as np
 
 from backend.compiles.models import Candidate
 from backend.domain.labeling.linear_head import Flags, Ints
-from backend.domain.labeling.purchases import MOST_REPEAT, UNSURE
+from backend.domain.labeling.purchases import unsure_rows
 from backend.domain.labeling.rounds import Why, next_rows, random_order
 from backend.domain.spec.outputs import Label, LabelOutput
 from backend.domain.spec.parsing import first_votes, most_votes, votes_as_needed
@@ -44,15 +44,21 @@ def rows_to_buy(run: CompileRun, weighed: Weighed, is_open: Flags, m: int, *, is
 
 
 def ask_again(run: CompileRun, weighed: Weighed) -> list[Bought]:
-    """The rows to ask once more, the least sure first: those whose label is too improbable to be sure of, or to be
-    trusted at all."""
-    if not votes_as_needed(run.spec) or weighed.noise.repeat > MOST_REPEAT:
+    """The rows to ask once more, the least sure first: those whose label is too improbable, and those whose one answer
+    the student disputes."""
+    if not votes_as_needed(run.spec):
         return []
-    most, least = most_votes(run.spec), max(1 - UNSURE, run.spec.sampling.min_agreement)
-    sure = zip(weighed.believed.max(axis=1).round(6).tolist(), weighed.known.tolist(), strict=True)
-    asked = [weighed.pool.rows[at] for p, at in sorted(sure) if p < least and at < weighed.pool.n]
-    again = [Bought(row=row, why=Why.ASKED_AGAIN, n_wanted=n_wanted(run.spec, row) + 1) for row in asked]
-    return [one for one in again if one.n_wanted <= most]
+    known, pool = weighed.known, weighed.pool
+    order = unsure_rows(pool.votes[known], weighed.believed, weighed.predicted, most=most_votes(run.spec))
+    rows = [pool.rows[at] for at in known[order].tolist() if at < pool.n]
+    again = [Bought(row=row, why=Why.ASKED_AGAIN, n_wanted=n_wanted(run.spec, row) + 1) for row in rows]
+    return [one for one in again if one.n_wanted <= most_votes(run.spec)]
+
+
+def n_again(run: CompileRun, weighed: Weighed) -> int:
+    """Votes that rows were asked for beside their first ones."""
+    n_first = first_votes(run.spec)
+    return sum(max(0, n_wanted(run.spec, row) - n_first) for row in weighed.pool.rows)
 
 
 def affordable(run: CompileRun, bought: Sequence[Bought], left: int, *, pair: int = 0) -> list[Bought]:

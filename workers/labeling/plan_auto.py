@@ -15,14 +15,15 @@ from backend.domain.labeling.purchases import (
     PlanState,
     PurchaseKind,
     StopFor,
+    changed_votes,
     next_purchase,
 )
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.label_plans import k_of_captures
 from backend.domain.spec.parsing import first_votes
 from workers.candidates.headroom import LabelMoney, money_for_labels
-from workers.labeling.asking import label_call, n_wanted
-from workers.labeling.next_rows import affordable, ask_again, rows_to_buy
+from workers.labeling.asking import label_call
+from workers.labeling.next_rows import affordable, ask_again, n_again, rows_to_buy
 from workers.labeling.posteriors import PPM, Weighed
 from workers.labeling.rounds import Bought, Purchases, n_rounds_of
 from workers.step.durable import CompileRun
@@ -39,7 +40,7 @@ def decide_auto(
     of_rows, of_votes = n_rounds_of(purchases)
     is_batch = run.spec.teacher.mode == "batch"
     unsure = [] if is_batch and of_votes else ask_again(run, weighed)
-    money, n_again = _money(run, weighed), _n_again(run, weighed)
+    money, again = _money(run, weighed), n_again(run, weighed)
     points = _points(weighed) if of_rows + 1 >= ROUNDS_OF_A_CURVE else []
     state = PlanState(
         n_labels=len(weighed.pool.labels),
@@ -47,9 +48,10 @@ def decide_auto(
         n_labelled=weighed.n_asked,
         n_rounds=of_rows + 1,
         n_vote_rounds=of_votes,
-        n_calls=n_again + weighed.n_asked * first_votes(run.spec),
-        n_votes_again=n_again,
+        n_calls=again + weighed.n_asked * first_votes(run.spec),
+        n_votes_again=again,
         n_unsure=len(unsure),
+        n_changed=changed_votes(weighed.pool.votes, first=first_votes(run.spec)),
         repeat=weighed.noise.repeat,
         curve=fit_curve(points) if points else None,
         point_usd=run.spec.plan.point_usd or POINT_USD,
@@ -82,12 +84,6 @@ def curve_facts(points: list[CurvePoint]) -> list[dict[str, int]]:
 def _points(weighed: Weighed) -> list[CurvePoint]:
     places = weighed.pool.places
     return curve_points(places.points.rows[weighed.known], weighed.believed, places.folds[weighed.known])
-
-
-def _n_again(run: CompileRun, weighed: Weighed) -> int:
-    """Votes that rows were asked for beside their first ones."""
-    n_first = first_votes(run.spec)
-    return sum(max(0, n_wanted(run.spec, row) - n_first) for row in weighed.pool.rows)
 
 
 def _row_limit(run: CompileRun) -> int | None:

@@ -4,10 +4,11 @@ import numpy as np
 
 from backend.compiles.models import Slice
 from backend.domain.labeling.linear_head import Flags
-from backend.domain.labeling.purchases import MOST_VOTE_ROUNDS, StopFor
+from backend.domain.labeling.purchases import StopFor, changed_votes, wanted_votes
 from backend.domain.planning.label_plans import k_of_captures, picks_in_rounds
+from backend.domain.spec.parsing import first_votes
 from workers.candidates.headroom import spare_after_labeling
-from workers.labeling.next_rows import affordable, ask_again, rows_to_buy
+from workers.labeling.next_rows import affordable, ask_again, n_again, rows_to_buy
 from workers.labeling.posteriors import Weighed
 from workers.labeling.rounds import Bought, Purchases, n_rounds_of
 from workers.step.durable import CompileRun
@@ -23,10 +24,23 @@ def decide_fixed(run: CompileRun, weighed: Weighed, purchases: Purchases) -> lis
     n_rounds_left = (1 if is_batch else ROUNDS_TO_K) - of_rows
     if n_left > 0 and n_rounds_left > 0 and is_open.any():
         return rows_to_buy(run, weighed, is_open, -(-n_left // n_rounds_left), is_first=of_rows == 0)
-    if of_votes >= (1 if is_batch else MOST_VOTE_ROUNDS):
+    if is_batch and of_votes:
         return StopFor.ROUNDS
     again = ask_again(run, weighed)
+    again = again[: _n_wanted(run, weighed, n_unsure=len(again), n_vote_rounds=of_votes)]
     return affordable(run, again, spare_after_labeling(run)) or (StopFor.BUDGET if again else StopFor.LIMIT)
+
+
+def _n_wanted(run: CompileRun, weighed: Weighed, *, n_unsure: int, n_vote_rounds: int) -> int:
+    first, again = first_votes(run.spec), n_again(run, weighed)
+    return wanted_votes(
+        n_unsure=n_unsure,
+        n_calls=again + weighed.n_asked * first,
+        n_votes_again=again,
+        n_changed=changed_votes(weighed.pool.votes, first=first),
+        n_vote_rounds=n_vote_rounds,
+        repeat=weighed.noise.repeat,
+    )
 
 
 def _captures_left(run: CompileRun, weighed: Weighed) -> tuple[Flags, int]:

@@ -8,10 +8,9 @@ import numpy as np
 
 from backend.compiles.models import Candidate
 from backend.compiles.states import CandidateState
-from backend.domain.labeling.folds import cross_predict
+from backend.domain.labeling.beliefs import weigh_votes
 from backend.domain.labeling.linear_head import Flags, Floats, Ints, LinearHead, fit_linear_head
-from backend.domain.labeling.posteriors import Noise, fit_noise, posteriors
-from backend.domain.labeling.repeats import repeat_of
+from backend.domain.labeling.posteriors import Noise
 from backend.domain.labeling.rounds import Why
 from backend.domain.spec.parsing import votes_as_needed
 from workers.labeling.pool import LabelPool
@@ -85,16 +84,9 @@ def weigh(pool: LabelPool) -> Weighed:
     """Weigh the votes of all rows that have some, with the gold rows beside them."""
     known = np.flatnonzero((pool.votes.sum(axis=1) > 0) | pool.is_gold)
     votes, is_gold = pool.votes[known], pool.is_gold[known]
-    targets = votes / np.maximum(votes.sum(axis=1, keepdims=True), 1.0)
-    targets[is_gold] = pool.gold_targets
-    rows, folds = pool.places.points.rows[known], pool.places.folds[known]
-    predicted = cross_predict(rows, targets, folds) if len(known) else targets
-    prior = predicted.copy()
-    prior[is_gold] = pool.gold_targets
-    noise = fit_noise(votes, prior, is_gold=is_gold, repeat=0.0)
-    noise = fit_noise(votes, prior, is_gold=is_gold, repeat=repeat_of(votes, posteriors(votes, prior, noise), noise))
-    believed = posteriors(votes, prior, noise)
-    return Weighed(pool=pool, known=known, believed=believed, predicted=predicted, noise=noise)
+    votes[is_gold] = pool.gold_targets
+    beliefs = weigh_votes(pool.places.points.rows[known], votes, pool.places.folds[known], is_gold=is_gold)
+    return Weighed(pool=pool, known=known, believed=beliefs.believed, predicted=beliefs.predicted, noise=beliefs.noise)
 
 
 def targets_of(believed: Floats, labels: list[str]) -> dict[str, int]:

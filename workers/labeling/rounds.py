@@ -13,7 +13,6 @@ from backend.compiles.states import LABELED_STATES, CandidateState
 from backend.domain.labeling.rounds import Why
 from backend.domain.lifecycle import StepName
 from backend.domain.spec.parsing import LabelOutput
-from backend.drafts.models import Draft
 from workers.labeling.asking import answers_so_far, n_answers
 from workers.labeling.voting import VOTED, vote_on
 from workers.step.durable import CompileRun
@@ -126,8 +125,8 @@ def _by_number(n_votes: Mapping[int, int]) -> dict[str, int]:
 
 
 def _count(run: CompileRun, rows: Sequence[Candidate], *, is_bought: bool) -> None:
-    """A slice has so many picks more, or fewer; a reject that is picked after all is no product draft."""
-    Draft.objects.filter(tenant_id=run.tenant_id, candidate_id__in=[row.id for row in rows]).update(is_kept=is_bought)
+    """A slice has so many picks more, or fewer. A reject that is bought stays a draft: the next similar compile may be
+    offered it."""
     slices = Counter(row.slice_id for row in rows)  # type: ignore[attr-defined]  # Django's, of the foreign key
     for slice_id, n in slices.items():
         change = n if is_bought else -n

@@ -27,7 +27,7 @@ MOST_ROUNDS = 12  # of rows
 ROUNDS_OF_A_CURVE = 2  # of rows, before the curve is listened to
 FLAT_POINTS = 0.1  # of accuracy: a curve whose upper bound of the next round is below it is flat
 GATE_MARGIN = 0.02  # of accuracy above the gate's, at the lower bound
-MOST_VOTE_ROUNDS = 4
+MOST_VOTE_ROUNDS = 4  # after the pilot
 VOTE_SHARE = 0.25  # of all calls, at most, for more votes
 UNSURE = 0.2  # a row whose label is less probable than 1 less this is asked again
 PILOT_VOTES = 20  # on the rows that teacher and student dispute most, before more are asked for
@@ -97,7 +97,7 @@ def next_purchase(state: PlanState) -> Purchase | StopFor:
     is_piloted = state.n_votes_again > 0 or state.n_rounds < ROUNDS_OF_A_CURVE
     if isinstance(rows, Purchase) and is_piloted:
         return rows
-    n_votes = min(_wanted_votes(state), _affordable(state.money_usd, state.worst_usd))
+    n_votes = min(_votes(state), _affordable(state.money_usd, state.worst_usd))
     if n_votes == 0 and isinstance(rows, Purchase):
         return rows
     return Purchase(kind=PurchaseKind.VOTES, n=n_votes) if n_votes > 0 else rows
@@ -132,6 +132,26 @@ def unsure_rows(votes: Floats, believed: Floats, predicted: Floats, *, most: int
     return rows[np.argsort(-score[rows], kind="stable")]
 
 
+def changed_votes(votes: Floats, *, first: int = 1) -> int:
+    """How many of the votes beyond the `first` of a row stand where the row's votes differ; `votes` (n, L) counts."""
+    n_votes = votes.sum(axis=1)
+    differs = votes.max(axis=1, initial=0.0) < n_votes
+    return int(np.maximum(n_votes - first, 0)[differs].sum())
+
+
+def wanted_votes(
+    *, n_unsure: int, n_calls: int, n_votes_again: int, n_changed: int, n_vote_rounds: int, repeat: float
+) -> int:
+    """Return how many votes to ask for again; the arguments are as in `PlanState`. First a pilot on what is disputed
+    most; then, while answers change, one for each unsure row, until they are VOTE_SHARE of all calls."""
+    n_allowed = math.floor((n_calls - n_votes_again) * VOTE_SHARE / (1 - VOTE_SHARE)) - n_votes_again
+    if n_votes_again < PILOT_VOTES:
+        return max(min(n_unsure, PILOT_VOTES - n_votes_again, n_allowed), 0)
+    if n_changed < LEAST_CHANGED * n_votes_again or repeat > MOST_REPEAT or n_vote_rounds > MOST_VOTE_ROUNDS:
+        return 0
+    return max(min(n_unsure, n_allowed), 0)
+
+
 def _rows(state: PlanState) -> Purchase | StopFor:
     limit = math.inf if state.row_limit is None else state.row_limit
     n_left = int(min(state.n_open, limit - state.n_labelled))
@@ -143,7 +163,7 @@ def _rows(state: PlanState) -> Purchase | StopFor:
         return StopFor.ROUNDS
     if state.accuracy_low is not None and state.gate is not None and state.accuracy_low >= state.gate + GATE_MARGIN:
         return StopFor.GATE_MARGIN
-    money = state.money_usd - _wanted_votes(state) * state.worst_usd
+    money = state.money_usd - _votes(state) * state.worst_usd
     n_affordable = _affordable(money, state.worst_usd + state.pair_usd)
     if n_affordable < (min(LEAST_BOUGHT, n_left) if state.n_labelled else 1):
         return StopFor.BUDGET
@@ -167,18 +187,15 @@ def _worth_buying(state: PlanState, curve: Curve, n: int) -> Purchase | StopFor:
         n //= 2
 
 
-def _wanted_votes(state: PlanState) -> int:
-    """Return how many votes to ask for again: a pilot on what is disputed most; then, while answers change, one for
-    each unsure row, until they are VOTE_SHARE of all calls."""
-    if state.n_votes_again < PILOT_VOTES:
-        return min(state.n_unsure, PILOT_VOTES - state.n_votes_again)
-    if state.n_changed < LEAST_CHANGED * state.n_votes_again:
-        return 0
-    if state.repeat > MOST_REPEAT or state.n_vote_rounds > MOST_VOTE_ROUNDS:
-        return 0
-    n_first = state.n_calls - state.n_votes_again
-    n_allowed = math.floor(n_first * VOTE_SHARE / (1 - VOTE_SHARE)) - state.n_votes_again
-    return max(min(state.n_unsure, n_allowed), 0)
+def _votes(state: PlanState) -> int:
+    return wanted_votes(
+        n_unsure=state.n_unsure,
+        n_calls=state.n_calls,
+        n_votes_again=state.n_votes_again,
+        n_changed=state.n_changed,
+        n_vote_rounds=state.n_vote_rounds,
+        repeat=state.repeat,
+    )
 
 
 def _affordable(money: Decimal, price: Decimal) -> int:

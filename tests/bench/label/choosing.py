@@ -67,7 +67,7 @@ def at_random(pool: Pool, k: int) -> Ints:
 
 
 def by_method(pool: Pool, k: int, *, method: str) -> Ints:
-    scores = np.ones(len(pool.rows))
+    scores = [1.0] * len(pool.rows)
     return np.array(select(pool.rows, scores, pool.keys, k=k, method=method, seed=pool.seed).picks, dtype=np.int64)
 
 
@@ -105,7 +105,14 @@ RULES: Mapping[str, Rule] = {
 def runs_of(data: LabelSet, seed: int, ks: Sequence[int], rules: Sequence[str], *, zipf: bool) -> list[dict[str, Any]]:
     pool = Pool(data, seed, zipf=zipf)
     return [
-        {"set": data.name, "seed": seed, "k": k, "zipf": zipf, "rule": rule, "accuracy": pool.accuracy(picks, zipf=zipf)}
+        {
+            "set": data.name,
+            "seed": seed,
+            "k": k,
+            "zipf": zipf,
+            "rule": rule,
+            "accuracy": pool.accuracy(picks, zipf=zipf),
+        }
         for k in ks
         for rule in rules
         if len(picks := RULES[rule](pool, k)) == k
@@ -127,14 +134,18 @@ def table(runs: Iterable[Mapping[str, Any]]) -> str:
             for rule in rules:
                 cells[rule].append(np.array([by[rule, s] - by["random", s] for s in seeds if (rule, s) in by]))
             base = np.mean([by["random", s] for s in seeds])
-            lines.append(f"| {name} ({base:.1f}, {len(seeds)} seeds) | " + " | ".join(_cell(cells[r][-1]) for r in rules) + " |")
+            lines.append(
+                f"| {name} ({base:.1f}, {len(seeds)} seeds) | " + " | ".join(_cell(cells[r][-1]) for r in rules) + " |"
+            )
         means = [f"{np.mean([c.mean() for c in cells[r]]):+.2f}" for r in rules]
         lines.append("| **mean** | " + " | ".join(f"**{mean}**" for mean in means) + " |")
     return "\n".join(lines)
 
 
 def _cell(points: Floats) -> str:
-    half = stats.t.ppf(0.975, len(points) - 1) * points.std(ddof=1) / np.sqrt(len(points)) if len(points) > 1 else np.nan
+    half = (
+        stats.t.ppf(0.975, len(points) - 1) * points.std(ddof=1) / np.sqrt(len(points)) if len(points) > 1 else np.nan
+    )
     return f"{points.mean():+.1f} ± {half:.1f}"
 
 

@@ -31,6 +31,7 @@ from backend.domain.labeling.purchases import (
     PlanState,
     Purchase,
     PurchaseKind,
+    changed_votes,
     next_purchase,
     round_size,
     unsure_rows,
@@ -48,6 +49,10 @@ THREE_VOTES = {"n honoured": 1.15, "n honoured, cached": 1.6, "one a call": 3.0}
 MOST_VOTES, MIN_AGREEMENT = 5, 0.6
 FIXED = [(k, votes) for k in (100, 200, 334, 500, 1000) for votes in (1, 3, 5)]
 DEFAULT = (334, 5)  # K = N/3 of 1,000 captures by five votes: what a compile did before
+HEADER = (
+    "| budget, teacher | auto | best fixed in hindsight, set by set | best one fixed plan | 334 x 5 | "
+    "worst set, auto less its best fixed | auto's label cost |"
+)
 TEACHERS = ("clean 0", "hard 0.1", "iid 0.2", "repeating 0.1")
 
 
@@ -89,7 +94,7 @@ class Auto:
         self.votes = np.zeros((len(case.pool.rows), case.pool.n_labels))
         self.folds = fold_of(self.pool.keys, self.pool.groups)
         self.budget, self.point = Decimal(repr(budget_usd)), Decimal(repr(point_usd))
-        self.n_rounds = self.n_vote_rounds = self.n_again = self.n_changed = 0
+        self.n_rounds = self.n_vote_rounds = self.n_again = 0
         self.stopped_for = ""
 
     @property
@@ -103,15 +108,14 @@ class Auto:
         self.n_rounds = 1
         while True:
             beliefs = self._weigh()
-            unsure = self.rows[
-                unsure_rows(self.votes[self.rows], beliefs.believed, beliefs.predicted, most=MOST_VOTES)
-            ]
+            unsure = self.rows[unsure_rows(self.votes[self.rows], beliefs.believed, beliefs.predicted, most=MOST_VOTES)]
             decided = next_purchase(self._state(beliefs, len(unsure)))
             if not isinstance(decided, Purchase):
                 self.stopped_for = decided.value
                 return self._result(beliefs)
             if decided.kind is PurchaseKind.VOTES:
-                self._ask_again(unsure[: decided.n])
+                self._ask(unsure[: decided.n])
+                self.n_again, self.n_vote_rounds = self.n_again + decided.n, self.n_vote_rounds + 1
             else:
                 self._buy_rows(beliefs, decided.n)
 
@@ -127,13 +131,6 @@ class Auto:
 
     def _ask(self, rows: Ints) -> None:
         np.add.at(self.votes, (rows, self.teacher.ask(rows)), 1)
-
-    def _ask_again(self, rows: Ints) -> None:
-        before = self.votes.argmax(axis=1)[rows]
-        self._ask(rows)
-        same = self.votes[rows, before] == self.votes[rows].sum(axis=1)
-        self.n_changed += int((~same).sum())
-        self.n_again, self.n_vote_rounds = self.n_again + len(rows), self.n_vote_rounds + 1
 
     def _weigh(self) -> Beliefs:
         rows = self.rows
@@ -155,7 +152,7 @@ class Auto:
             n_calls=n_calls,
             n_votes_again=self.n_again,
             n_unsure=n_unsure,
-            n_changed=self.n_changed,
+            n_changed=changed_votes(self.votes),
             repeat=beliefs.noise.repeat,
             money_usd=self.budget - n_calls * call - len(rows) * pair,
             call_usd=call,
@@ -178,7 +175,7 @@ class Auto:
             "stopped_for": self.stopped_for,
             "rounds": self.n_rounds,
             "n_again": self.n_again,
-            "n_changed": self.n_changed,
+            "n_changed": changed_votes(self.votes),
             "error": float(beliefs.noise.error.mean()),
             "raw_right": float((self.votes[rows].argmax(axis=1) == self.case.pool.labels[rows]).mean()),
             "labels_right": float((believed.argmax(axis=1) == self.case.pool.labels[rows]).mean()),
@@ -206,7 +203,13 @@ def table(runs: Iterable[Mapping[str, Any]]) -> str:
     budgets = sorted({float(run["plan"].split()[1]) for run in runs if run["plan"].startswith("auto")})
     sets = list(dict.fromkeys(run["set"] for run in runs))
     for shape in FIVE_VOTES:
-        lines += ["", f"Price shape: {shape}", "", "| budget, teacher | auto | best fixed in hindsight, set by set | best one fixed plan | 334 x 5 | worst set, auto less its best fixed | auto's label cost |", "|---" * 7 + "|"]
+        lines += [
+            "",
+            f"Price shape: {shape}",
+            "",
+            "| budget, teacher | auto | best fixed in hindsight, set by set | best one fixed plan | 334 x 5 | worst set, auto less its best fixed | auto's label cost |",
+            "|---" * 7 + "|",
+        ]
         for budget in budgets:
             for teacher in dict.fromkeys(run["teacher"] for run in runs):
                 mine = [run for run in runs if run["teacher"] == teacher]

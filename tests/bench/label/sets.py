@@ -1,10 +1,10 @@
 """The public label sets of the label benches, and the pools that are drawn from them.
 
 Three come from $KOLM_DATA (default ../shared/data): 20 intents of BANKING77, 30 of CLINC150, SNIPS' 7. The others are
-files `{name}.jsonl` of rows {"text", "label", "split"} below $KOLM_LABEL_DATA, each with its digest here: Subj (Pang and
-Lee 2004), TweetEval's emotion and offensive (Barbieri et al. 2020), and, untouched until the rules were frozen, customer
-reviews (Hu and Liu 2004), HWU64 (Liu et al. 2019) and AG News (Zhang et al. 2015; the published test split, of which 2,000
-rows are the test here). A set whose file is missing or another is left out with a word.
+files `{name}.jsonl` of rows {"text", "label", "split"} below $KOLM_LABEL_DATA, each with its digest here: Subj (Pang
+and Lee 2004), TweetEval's emotion and offensive (Barbieri et al. 2020), and, untouched until the rules were frozen,
+customer reviews (Hu and Liu 2004), HWU64 (Liu et al. 2019) and AG News (Zhang et al. 2015; the published test split, of
+which 2,000 rows are the test here). A set whose file is missing is left out with a word.
 """
 
 import csv
@@ -110,7 +110,9 @@ def draw_pool(data: LabelSet, seed: int, n: int = 1_000, *, zipf: bool = False) 
     if not zipf:
         return np.sort(rng.permutation(data.n_train)[:n])
     shares = 1 / (1 + rng.permutation(len(data.names)))
-    weights = shares[data.labels[: data.n_train]] / np.bincount(data.labels[: data.n_train])[data.labels[: data.n_train]]
+    weights = (
+        shares[data.labels[: data.n_train]] / np.bincount(data.labels[: data.n_train])[data.labels[: data.n_train]]
+    )
     size = min(n, int((weights > 0).sum()))
     return np.sort(rng.choice(data.n_train, size=size, replace=False, p=weights / weights.sum()))
 

@@ -14,6 +14,7 @@ from backend.domain.labeling.purchases import (
     Purchase,
     PurchaseKind,
     StopFor,
+    changed_votes,
     next_purchase,
     round_size,
     unsure_rows,
@@ -39,6 +40,7 @@ def state_of(**others: Any) -> PlanState:
         n_calls=175,
         n_votes_again=0,
         n_unsure=0,
+        n_changed=0,
         repeat=0.0,
         money_usd=Decimal(5),
         call_usd=Decimal("0.000026"),
@@ -157,38 +159,62 @@ def test_free_calls_need_no_money() -> None:
     assert play(state_of(n_open=1_000, **FRESH, **free), curve_of(4.0))[1] is StopFor.POOL
 
 
-def test_votes_follow_rows() -> None:
-    done = {"n_open": 0, "n_calls": 400, "n_unsure": 50}
-    assert next_purchase(state_of(**done)) == votes(50)
-    assert next_purchase(state_of(n_unsure=50)) == rows(132)
+PILOTED = {"n_votes_again": 20, "n_changed": 10, "n_vote_rounds": 1}
+
+
+def test_a_pilot_asks_again_before_many_rows_are_bought() -> None:
+    assert next_purchase(state_of(n_rounds=1, n_unsure=50, curve=None)) == rows(132)
+    assert next_purchase(state_of(n_unsure=50)) == votes(20)
+    assert next_purchase(state_of(n_unsure=12)) == votes(12)
+    assert next_purchase(state_of(n_unsure=50, n_calls=195, **PILOTED)) == rows(132)
+    assert next_purchase(state_of(n_unsure=0)) == rows(132)
+
+
+def test_votes_follow_rows_while_answers_change() -> None:
+    done = {"n_open": 0, "n_calls": 420, "n_unsure": 50}
+    assert next_purchase(state_of(**done, **PILOTED)) == votes(50)
+    assert next_purchase(state_of(**done, **PILOTED | {"n_changed": 2})) == votes(50)
+    assert next_purchase(state_of(**done, **PILOTED | {"n_changed": 1})) is StopFor.POOL
 
 
 def test_votes_are_a_quarter_of_all_calls_at_most() -> None:
-    assert next_purchase(state_of(n_open=0, n_calls=300, n_unsure=300)) == votes(100)
-    assert next_purchase(state_of(n_open=0, n_calls=380, n_votes_again=80, n_unsure=300)) == votes(20)
-    assert next_purchase(state_of(n_open=0, n_calls=400, n_votes_again=100, n_unsure=300)) is StopFor.POOL
+    changing = {"n_open": 0, "n_unsure": 300, "n_vote_rounds": 1}
+    assert next_purchase(state_of(**changing, n_calls=320, n_votes_again=20, n_changed=10)) == votes(80)
+    assert next_purchase(state_of(**changing, n_calls=380, n_votes_again=80, n_changed=40)) == votes(20)
+    assert next_purchase(state_of(**changing, n_calls=400, n_votes_again=100, n_changed=50)) is StopFor.POOL
+    assert next_purchase(state_of(n_open=0, n_unsure=40, n_calls=40)) == votes(13)  # of the pilot too
 
 
 def test_no_vote_is_bought_of_a_teacher_that_repeats_itself_or_after_four_rounds() -> None:
-    unsure = {"n_open": 0, "n_calls": 400, "n_unsure": 50}
+    unsure = {"n_open": 0, "n_calls": 420, "n_unsure": 50, **PILOTED}
     assert next_purchase(state_of(**unsure, repeat=0.71)) is StopFor.POOL
     assert next_purchase(state_of(**unsure, repeat=0.7)) == votes(50)
-    assert next_purchase(state_of(**unsure, n_vote_rounds=4)) is StopFor.POOL
+    assert next_purchase(state_of(**unsure | {"n_vote_rounds": 4})) == votes(50)
+    assert next_purchase(state_of(**unsure | {"n_vote_rounds": 5})) is StopFor.POOL
 
 
 def test_rows_leave_the_money_that_votes_need() -> None:
     money = Decimal("0.0001") * 40 + Decimal("0.000105") * 30
-    state = state_of(n_unsure=40, money_usd=money)
-    assert next_purchase(state) == rows(30)
-    assert next_purchase(replace(state, money_usd=Decimal("0.0001") * 40)) == votes(40)
+    state = state_of(n_unsure=40, n_calls=195, money_usd=money, **PILOTED)
+    assert next_purchase(state) == rows(31)  # 38 votes are a quarter of all calls
+    assert next_purchase(replace(state, money_usd=Decimal("0.0001") * 38)) == votes(38)
     assert next_purchase(replace(state, money_usd=Decimal("0.0001") * 7)) == votes(7)
 
 
-def test_the_least_sure_rows_with_votes_are_asked_again() -> None:
-    believed = np.array([[0.5, 0.5], [0.79, 0.21], [0.81, 0.19], [0.6, 0.4], [0.5, 0.5], [0.5, 0.5], [0.6, 0.4]])
-    n_votes = np.array([1, 2, 1, 4, 5, 0, 1])
-    assert unsure_rows(believed, n_votes, most=5).tolist() == [0, 3, 6, 1]
-    assert unsure_rows(np.zeros((0, 2)), np.zeros(0, dtype=np.int64), most=5).tolist() == []
+def test_the_least_sure_and_the_most_disputed_rows_are_asked_again() -> None:
+    believed = np.array([[0.5, 0.5], [0.79, 0.21], [0.9, 0.1], [0.6, 0.4], [0.5, 0.5], [0.5, 0.5], [0.95, 0.05]])
+    counts = np.array([[1, 0], [1, 1], [1, 0], [3, 1], [3, 2], [0, 0], [1, 0]], dtype=np.float64)
+    predicted = np.array([[0.5, 0.5], [0.6, 0.4], [0.4, 0.6], [0.5, 0.5], [0.1, 0.9], [0.5, 0.5], [0.9, 0.1]])
+    assert unsure_rows(counts, believed, predicted, most=5).tolist() == [0, 3, 1, 2]
+    nothing = np.zeros((0, 2))
+    assert unsure_rows(nothing, nothing, nothing, most=5).tolist() == []
+
+
+def test_votes_that_changed_stand_on_rows_whose_votes_differ() -> None:
+    counts = np.array([[1, 0], [2, 0], [1, 1], [2, 1], [0, 0]], dtype=np.float64)
+    assert changed_votes(counts) == 1 + 2
+    assert changed_votes(counts, first=2) == 1
+    assert changed_votes(np.zeros((0, 3))) == 0
 
 
 @given(
@@ -202,6 +228,7 @@ def test_the_least_sure_rows_with_votes_are_asked_again() -> None:
         n_calls=st.integers(0, 4_000),
         n_votes_again=st.integers(0, 500),
         n_unsure=st.integers(0, 1_000),
+        n_changed=st.integers(0, 500),
         repeat=st.floats(0, 1),
         money_usd=st.decimals(0, 1, places=6),
         row_limit=st.none() | st.integers(0, 3_000),
