@@ -29,7 +29,7 @@ class Calibration:
             for chosen in by_length(rows):
                 numbers = fold.held[chosen]
                 self.logits[numbers] = net.logits(numbers.tolist(), dropout=False).cpu().numpy()
-        pairs, logits = self._asked()
+        pairs, logits = self._pairs_and_logits()
         targets = targets_of(pairs, self._n_labels).astype(np.float64)
         weights = np.array([pair.weight for pair in pairs])
         self.temperature, loss = fit_temperature(logits, targets, weights=weights)
@@ -43,12 +43,12 @@ class Calibration:
 
     def answers(self) -> tuple[list[int], list[bool]]:
         """The calibrated confidence of each answer so far, in ppm, and whether it is right."""
-        pairs, logits = self._asked()
+        pairs, logits = self._pairs_and_logits()
         confidences = softmax(logits / self.temperature, axis=1).max(axis=1, initial=0.0)
         right = logits.argmax(axis=1) == np.array([pair.label for pair in pairs], dtype=np.int64)
         return [round(float(value) * 1_000_000) for value in confidences], [bool(value) for value in right]
 
-    def _asked(self) -> tuple[list[Pair], NDArray[np.float64]]:
+    def _pairs_and_logits(self) -> tuple[list[Pair], NDArray[np.float64]]:
         """The pairs that were asked about, with their logits."""
         asked = np.flatnonzero(~np.isnan(self.logits[:, 0])).tolist()
         return [self._pairs[i] for i in asked], self.logits[asked].astype(np.float64)
