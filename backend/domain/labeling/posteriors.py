@@ -3,59 +3,73 @@
     P(y | x, votes) is proportional to prior(y | x) * product over votes of confusion[y, vote]^(1 / (1 + (m - 1) r))
 
 The teacher's confusion is fitted by EM (Dawid & Skene 1979), with the student's probabilities as the prior of each row
-(Raykar et al. 2010; with one label a row: Khetan, Lipton, Anandkumar 2018). A teacher that repeats itself gives m votes
-that are worth m / (1 + (m - 1) r) (Kish 1965).
+(Raykar et al. 2010; Khetan, Lipton, Anandkumar 2018). A teacher that repeats itself gives m votes that are worth
+m / (1 + (m - 1) r) (Kish 1965).
 
-One vote each does not say who errs where teacher and student differ. The teacher is believed: the student's
-probabilities are first mixed with doubt, as much of it as they need to fit a teacher that errs with PRIOR_ERROR.
+One vote a row does not say who errs where teacher and student differ: a regularised student that is unsure of
+everything would make every vote right. So the teacher errs with PRIOR_ERROR until gold or rows with several votes say
+otherwise; the student's probabilities are sharpened or mixed with doubt until they fit such a teacher; and a label that
+no vote names is never more probable than the likeliest that one does: the row is unsure, and asked again.
 """
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from backend.domain.labeling.linear_head import Flags, Floats
 
 STEPS = 10  # of EM
+SINGLE_SHARE = (
+    0.2  # what a row with one vote counts as evidence of errors; with 0 they are overrated, with 1 underrated
+)
+CALIBRATIONS = 2  # of the student, each followed by EM
 PRIOR_ERROR, PRIOR_ROWS = 0.1, 20.0  # Beta(2, 18) of the teacher's error, and each label's about that of all
 UNIFORM_SHARE = 0.5  # of where wrong answers are expected; the rest is where the student errs
 STUDENT_ROWS = 5.0  # of a label, from which on the student's errors count more than its few rows' chance
 WRONG_ROWS = 20.0  # wrong answers of a label that outweigh what was expected of them
 GREATEST_PRIOR = 0.95  # of a student's probability: what is left is shared by the other labels at least
+POWERS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # that a student's probabilities are raised to: C = 1 leaves them too flat
 DOUBTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)  # shares of a student's probabilities that are spread evenly
 _TINY = 1e-12
+_LESS = 1 - 1e-9  # so that the label that a vote names is the likeliest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
     """`confusion` (L, L): rows true, columns answered, each row summing to 1; `error` (L,) is 1 less its diagonal;
-    `repeat` the correlation of a teacher's repeated answers, 0 to 1; `doubt` the share of the student's probabilities
-    that is spread over all labels."""
+    `repeat` the correlation of a teacher's repeated answers, 0 to 1. The student's probabilities are raised to `power`,
+    and then a share of `doubt` is spread over all labels."""
 
     confusion: Floats
     error: Floats
     repeat: float
+    power: float = 1.0
     doubt: float = 0.0
 
 
 def fit_noise(votes: Floats, prior: Floats, *, is_gold: Flags, repeat: float) -> Noise:
     """Return the teacher's noise by `votes` (n, L) counts and the student's out-of-fold `prior` (n, L); the prior of a
-    gold row is its label, one-hot. Without votes it is the prior's: PRIOR_ERROR for every label."""
+    gold row is its label, one-hot. Without gold that has votes or a row with two, it is PRIOR_ERROR for every label."""
     n_labels = votes.shape[1]
     is_asked = votes.sum(axis=1) > 0
     votes, prior, is_gold = votes[is_asked], prior[is_asked], is_gold[is_asked]
     error = np.full(n_labels, PRIOR_ERROR if n_labels > 1 else 0.0)
     aside = np.full((n_labels, n_labels), 1 / max(1, n_labels - 1))
-    noise = _noise(error, aside, min(max(float(repeat), 0.0), 1.0), 0.0)
+    noise = Noise(confusion=_confusion(error, aside), error=error, repeat=min(max(float(repeat), 0.0), 1.0))
     if n_labels < 2 or not len(votes):
         return noise
-    noise = _noise(error, aside, noise.repeat, _fitted_doubt(votes, prior, is_gold, noise))
     counted = votes * _worth(votes, noise.repeat)[:, None]
-    for _ in range(STEPS):
-        believed = posteriors(votes, prior, noise)
-        believed[is_gold] = np.eye(n_labels)[prior[is_gold].argmax(axis=1)]
-        error = _errors(believed, counted)
-        noise = _noise(error, _aside(believed, prior, counted, is_gold), noise.repeat, noise.doubt)
+    has_more = is_gold | (votes.sum(axis=1) > 1)
+    evidence = np.where(has_more, 1.0, SINGLE_SHARE if has_more.any() else 0.0)[:, None] * counted
+    for _ in range(CALIBRATIONS):
+        noise = _calibrate(noise, counted[~is_gold], prior[~is_gold])
+        for _ in range(STEPS):
+            believed = posteriors(votes, prior, noise)
+            believed[is_gold] = np.eye(n_labels)[prior[is_gold].argmax(axis=1)]
+            error = _errors(believed, evidence)
+            aside = _aside(believed, prior, counted, is_gold)
+            noise = replace(noise, confusion=_confusion(error, aside), error=error)
     return noise
 
 
@@ -68,13 +82,16 @@ def posteriors(votes: Floats, prior: Floats, noise: Noise, *, scores: Floats | N
     if scores is not None:
         shares = np.where(np.isnan(scores), 0.0, np.exp(scores))
         votes = votes + shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
-    logs = np.log(_weak_prior(prior, noise.doubt))
+    student = _student_prior(prior, noise.power, noise.doubt)
+    logs = np.log(student)
     logs += (votes * _worth(votes, noise.repeat)[:, None]) @ np.log(np.maximum(noise.confusion, _TINY)).T
     logs -= logs.max(axis=1, keepdims=True)
     believed = np.exp(logs)
-    believed /= believed.sum(axis=1, keepdims=True)
     is_unasked = votes.sum(axis=1) == 0
-    believed[is_unasked] = _weak_prior(prior[is_unasked], noise.doubt)
+    best_voted = np.where(votes > 0, believed, 0.0).max(axis=1, initial=0.0)
+    believed = np.where((votes > 0) | is_unasked[:, None], believed, np.minimum(believed, best_voted[:, None] * _LESS))
+    believed /= believed.sum(axis=1, keepdims=True)
+    believed[is_unasked] = student[is_unasked]
     is_known = prior.max(axis=1) >= 1.0
     believed[is_known] = prior[is_known]
     return np.asarray(believed)
@@ -85,31 +102,33 @@ def _worth(votes: Floats, repeat: float) -> Floats:
     return np.asarray(1 / (1 + np.maximum(votes.sum(axis=1) - 1, 0) * repeat))
 
 
-def _weak_prior(prior: Floats, doubt: float) -> Floats:
+def _student_prior(prior: Floats, power: float, doubt: float) -> Floats:
     n_labels = prior.shape[1]
     if n_labels < 2:
         return prior
-    clipped = np.clip(prior, (1 - GREATEST_PRIOR) / (n_labels - 1), GREATEST_PRIOR)
+    sharp = np.maximum(prior, _TINY) ** power
+    sharp /= sharp.sum(axis=1, keepdims=True)
+    clipped = np.clip(sharp, (1 - GREATEST_PRIOR) / (n_labels - 1), GREATEST_PRIOR)
     clipped *= (1 - doubt) / clipped.sum(axis=1, keepdims=True)
     return np.asarray(clipped + doubt / n_labels)
 
 
-def _noise(error: Floats, aside: Floats, repeat: float, doubt: float) -> Noise:
+def _confusion(error: Floats, aside: Floats) -> Floats:
     confusion = error[:, None] * aside
     np.fill_diagonal(confusion, 1 - error)
-    return Noise(confusion=confusion, error=error, repeat=repeat, doubt=doubt)
+    return confusion
 
 
-def _fitted_doubt(votes: Floats, prior: Floats, is_gold: Flags, noise: Noise) -> float:
-    """The doubt at which prior and confusion make the votes likeliest; gold rows say nothing of the student."""
-    votes, prior = votes[~is_gold], prior[~is_gold]
-    logs = (votes * _worth(votes, noise.repeat)[:, None]) @ np.log(np.maximum(noise.confusion, _TINY)).T
+def _calibrate(noise: Noise, counted: Floats, prior: Floats) -> Noise:
+    """The noise with the power and doubt at which prior and confusion make the votes likeliest."""
+    logs = counted @ np.log(np.maximum(noise.confusion, _TINY)).T
     likelihoods = np.exp(logs - logs.max(axis=1, keepdims=True))
 
-    def likelihood(doubt: float) -> float:
-        return float(np.log((_weak_prior(prior, doubt) * likelihoods).sum(axis=1)).sum())
+    def likelihood(power: float, doubt: float) -> float:
+        return round(float(np.log((_student_prior(prior, power, doubt) * likelihoods).sum(axis=1)).sum()), 9)
 
-    return max(DOUBTS, key=lambda doubt: (round(likelihood(doubt), 9), -doubt))
+    power, doubt = max(itertools.product(POWERS, DOUBTS), key=lambda at: (likelihood(*at), -at[0], -at[1]))
+    return replace(noise, power=power, doubt=doubt)
 
 
 def _errors(believed: Floats, counted: Floats) -> Floats:
