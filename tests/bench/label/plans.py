@@ -203,13 +203,7 @@ def table(runs: Iterable[Mapping[str, Any]]) -> str:
     budgets = sorted({float(run["plan"].split()[1]) for run in runs if run["plan"].startswith("auto")})
     sets = list(dict.fromkeys(run["set"] for run in runs))
     for shape in FIVE_VOTES:
-        lines += [
-            "",
-            f"Price shape: {shape}",
-            "",
-            "| budget, teacher | auto | best fixed in hindsight, set by set | best one fixed plan | 334 x 5 | worst set, auto less its best fixed | auto's label cost |",
-            "|---" * 7 + "|",
-        ]
+        lines += ["", f"Price shape: {shape}", "", HEADER, "|---" * 7 + "|"]
         for budget in budgets:
             for teacher in dict.fromkeys(run["teacher"] for run in runs):
                 mine = [run for run in runs if run["teacher"] == teacher]
