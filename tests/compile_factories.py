@@ -39,8 +39,8 @@ def gold(n: int, *, labels: tuple[str, ...] = LABELS) -> list[dict[str, str]]:
 
 
 def small_spec(**changes: Any) -> dict[str, Any]:
-    """A spec of two labels that every check accepts; `changes` replace top-level parts. No teacher answers its held-out
-    inputs: most tests have none that could."""
+    """A spec of two labels that every check accepts, with K picks as they are; `changes` replace top-level parts. No
+    teacher answers its held-out inputs: most tests have none that could."""
     return {
         "name": "router",
         "task": "Does the customer ask for money back?",
@@ -48,6 +48,7 @@ def small_spec(**changes: Any) -> dict[str, Any]:
         "examples": {"inline": gold(24), "holdout": 0.5},
         "gate": {"min_heldout": 5, "accuracy_lower": 0.5},
         "evaluation": {"teacher_rows": 0},
+        "plan": "fixed",
         "teacher": {"provider": "grammar", "model": "kolm-grammar-1"},
         "budget": {"usd": 1},
     } | changes

@@ -189,7 +189,8 @@ class Outbox(models.Model):
 class StepRun(TenantOwned):
     """One step of one compile: its state, what it put out, what it cost. Done steps are never run again.
     `runner_job_id` is the job that is waited for or was read last; `trials` are evaluation's, each with the ids of its
-    jobs and what came of it (`workers/training/trials`)."""
+    jobs and what came of it (`workers/training/trials`); `purchases` are labelling's, each with what was bought and
+    why, or why nothing more was (`workers/labeling/purchases`)."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="steps")
     name = models.CharField(max_length=32)
@@ -206,6 +207,7 @@ class StepRun(TenantOwned):
     waste_microusd = models.BigIntegerField(default=0)
     runner_job_id = models.UUIDField(null=True)
     trials = models.JSONField(default=list)
+    purchases = models.JSONField(null=True)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 
@@ -257,7 +259,10 @@ class Slice(TenantOwned):
 class Candidate(TenantOwned):
     """One text for one slice, from teacher, captures or draft. `state` is moved along `states.CANDIDATE_MOVES`. What
     the teacher agreed on is its `label`, or of a json or text task its `answer`. `reward` is null before a model was
-    asked for one, then `{"asked": n}` with the raw number as `raw` where it gave one."""
+    asked for one, then `{"asked": n}` with the raw number as `raw` where it gave one. A pick wants `n_wanted` answers
+    (0: as many as the spec asks of every pick at first); `known_answers` are those that an earlier compile had. What a
+    round of labelling bought it `bought_in`, `bought_for` a reason of `domain.labeling.rounds.Why`. `posterior` is
+    `{label: ppm}` where the votes of a label task were weighed."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="candidates")
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="candidates")
@@ -282,6 +287,11 @@ class Candidate(TenantOwned):
     answer = models.TextField(blank=True)
     votes = models.JSONField(default=dict)
     agreement_ppm = models.IntegerField(null=True)
+    known_answers = models.JSONField(null=True)
+    n_wanted = models.IntegerField(default=0, db_default=0)
+    bought_in = models.IntegerField(null=True)
+    bought_for = models.CharField(max_length=16, blank=True, default="", db_default="")
+    posterior = models.JSONField(null=True)
     embedding = models.BinaryField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 

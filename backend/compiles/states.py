@@ -19,7 +19,7 @@ class CandidateState(StrEnum):
     REJECTED = "rejected"  # failed a check when it was written; never looked at again
     VALID = "valid"  # passed its checks; selection has not been there yet
     PICKED = "picked"  # kept by selection; waits for its votes
-    DROPPED = "dropped"  # not among the K of its slice; kept in the draft cache
+    DROPPED = "dropped"  # not among the K of its slice; kept in the draft cache, until a round of labelling buys it
     LABELED = "labeled"  # the teacher's votes agree on its label or answer
     UNVERIFIED = "unverified"  # they do not; it trains nothing
     TRAINED = "trained"  # labelled, and a pair that trains
@@ -53,10 +53,14 @@ class TeacherCheckState(StrEnum):
 CANDIDATE_MOVES: dict[CandidateState, frozenset[CandidateState]] = {
     CandidateState.REJECTED: frozenset(),
     CandidateState.VALID: frozenset({CandidateState.PICKED, CandidateState.DROPPED}),
-    CandidateState.PICKED: frozenset({CandidateState.LABELED, CandidateState.UNVERIFIED}),
-    CandidateState.DROPPED: frozenset(),
-    CandidateState.LABELED: frozenset({CandidateState.TRAINED, CandidateState.LEFT_OUT}),
-    CandidateState.UNVERIFIED: frozenset(),
+    # dropped again: the budget of its round has ended before it was asked about
+    CandidateState.PICKED: frozenset({CandidateState.LABELED, CandidateState.UNVERIFIED, CandidateState.DROPPED}),
+    CandidateState.DROPPED: frozenset({CandidateState.PICKED}),
+    # picked again: asked for more votes; the votes on other inputs change what is made of its own
+    CandidateState.LABELED: frozenset(
+        {CandidateState.TRAINED, CandidateState.LEFT_OUT, CandidateState.UNVERIFIED, CandidateState.PICKED}
+    ),
+    CandidateState.UNVERIFIED: frozenset({CandidateState.LABELED, CandidateState.PICKED}),
     CandidateState.TRAINED: frozenset(),
     CandidateState.LEFT_OUT: frozenset(),
 }

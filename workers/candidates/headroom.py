@@ -1,7 +1,7 @@
 """Is there money for more than the compile was estimated to need? A mitigation may spend what the rest of the compile
 can spare, and never the money of the steps that are still to come."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from backend.compiles.models import Compile, Slice
 from backend.domain.lifecycle import STEPS, StepName
@@ -13,18 +13,26 @@ from workers.step.spending import left_of
 from workers.step.teacher_calls import worst_cost
 
 _AFTER_SELECTION = frozenset(STEPS[STEPS.index(StepName.SELECTION) + 1 :])
+_AFTER_LABELING = _AFTER_SELECTION - {StepName.LABELING}
 
 
 def can_spare(run: CompileRun, amount_microusd: int) -> bool:
     """Say whether the budget, less this amount, still covers what the steps after selection are expected to cost, and
     the reservation of their widest batch of calls besides."""
     with run.transaction() as fenced:
-        return left_of(fenced.compile) - amount_microusd >= _rest(fenced.compile)
+        return left_of(fenced.compile) - amount_microusd >= _rest(fenced.compile, _AFTER_SELECTION)
 
 
-def _rest(compile: Compile) -> int:
+def spare_after_labeling(run: CompileRun) -> int:
+    """The part of the budget, micro-USD, that labelling may spend beside what the steps after it are expected to cost
+    and the reservation of the widest batch of calls; below 0 where they alone are more."""
+    with run.transaction() as fenced:
+        return left_of(fenced.compile) - _rest(fenced.compile, _AFTER_LABELING)
+
+
+def _rest(compile: Compile, steps: Collection[StepName]) -> int:
     estimate = compile.estimate
-    expected = sum(row["expected_microusd"] for row in estimate["steps"] if row["step"] in _AFTER_SELECTION)
+    expected = sum(row["expected_microusd"] for row in estimate["steps"] if row["step"] in steps)
     return int(expected + estimate["worst_batch_microusd"])
 
 

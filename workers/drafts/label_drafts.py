@@ -16,6 +16,7 @@ from backend.compiles.states import ANSWERED_STATES
 from backend.domain.drafts.vocabulary import Arm, Certificate, Saving, Strategy
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice
+from backend.domain.spec.parsing import first_votes
 from backend.drafts.cache import find_scope, scope_row
 from backend.drafts.models import LabelDraft, Offer
 from backend.drafts.vault import Vault, make_vault, open_vault
@@ -26,7 +27,7 @@ from workers.step.teacher_profile import identity_of
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.protocol import TeacherIdentity
 
-LABELS = -1  # in the place of a slice's position: the look-up of a compile's labels
+LABELS = -1  # in the place of a slice's position: the look-up of a compile's labels; below it those of its later rounds
 _PARTS = ("text", "logprob", "token_logprobs", "n_tokens", "finish_reason")  # of a journaled choice
 
 
@@ -40,7 +41,8 @@ class KnownLabels:
 
 
 def known_labels(run: CompileRun, rows: Sequence[Candidate]) -> KnownLabels:
-    """The inputs that were labelled before, by as many answers as the spec asks; read inside a fenced transaction."""
+    """The answers to inputs that were labelled before, no more than the spec asks of every pick; read inside a fenced
+    transaction."""
     nothing = KnownLabels(answers={}, input_tokens=0, output_tokens=0)
     scope = _scope(run, identity_of(run.spec.teacher), "")
     if scope is None or not run.spec.draft_cache.enabled or run.spec.draft_cache.verify == "off":
@@ -53,20 +55,22 @@ def known_labels(run: CompileRun, rows: Sequence[Candidate]) -> KnownLabels:
         tenant_id=run.tenant_id,
         scope=row,
         prompt_mac__in=list(by_mac),
-        n__gte=run.spec.sampling.label_samples,
         expires_at__gt=timezone.now(),
     )
     answers, n_in, n_out = {}, 0, 0
     for draft in stored:
-        candidate = by_mac[bytes(draft.prompt_mac)]
-        answers[candidate.text_key] = vault.unseal_json(bytes(draft.answers_sealed))[: run.spec.sampling.label_samples]
-        n_in, n_out = n_in + draft.input_tokens, n_out + draft.output_tokens
+        mine = vault.unseal_json(bytes(draft.answers_sealed))[: first_votes(run.spec)]
+        answers[by_mac[bytes(draft.prompt_mac)].text_key] = mine
+        n_in, n_out = (
+            n_in + draft.input_tokens * len(mine) // draft.n,
+            n_out + draft.output_tokens * len(mine) // draft.n,
+        )
     return KnownLabels(answers=answers, input_tokens=n_in, output_tokens=n_out)
 
 
 def keep_labels(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, list[list[dict[str, Any]]]]) -> None:
-    """Remember the answers of freshly labelled inputs, inside the transaction of their votes; not those that a vendor's
-    filter refused or that broke off, which another day may answer."""
+    """Remember the answers of freshly labelled inputs, inside the transaction of their votes, in the place of fewer;
+    not those that a vendor's filter refused or that broke off, which another day may answer."""
     rows = [candidate for candidate in rows if not _is_missing(answers[candidate.text_key])]
     if not run.spec.draft_cache.enabled or not rows:
         return
@@ -76,23 +80,42 @@ def keep_labels(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str
         return
     vault = make_vault(run.tenant_id, run.spec.family)
     row = scope_row(run.tenant_id, scope)
-    LabelDraft.objects.bulk_create(
-        [
-            LabelDraft(
-                tenant_id=run.tenant_id,
-                scope=row,
-                compile_id=run.compile_id,
-                prompt_mac=_mac(run, vault, candidate.text),
-                answers_sealed=vault.seal_json(_plain(answers[candidate.text_key])),
-                n=sum(map(len, answers[candidate.text_key])),
-                input_tokens=billed[candidate.text_key][0],
-                output_tokens=billed[candidate.text_key][1],
-                expires_at=timezone.now() + timedelta(days=settings.KOLM_DRAFT_TTL_DAYS),
-            )
-            for candidate in rows
-        ],
-        ignore_conflicts=True,
-    )
+    drafts = [
+        LabelDraft(
+            tenant_id=run.tenant_id,
+            scope=row,
+            compile_id=run.compile_id,
+            prompt_mac=_mac(run, vault, candidate.text),
+            answers_sealed=vault.seal_json(_plain(answers[candidate.text_key])),
+            n=sum(map(len, answers[candidate.text_key])),
+            input_tokens=billed[candidate.text_key][0],
+            output_tokens=billed[candidate.text_key][1],
+            expires_at=timezone.now() + timedelta(days=settings.KOLM_DRAFT_TTL_DAYS),
+        )
+        for candidate in rows
+    ]
+    _replace_fewer(drafts)
+    LabelDraft.objects.bulk_create(drafts, ignore_conflicts=True)
+
+
+def _replace_fewer(drafts: Sequence[LabelDraft]) -> None:
+    """Give the drafts of fewer answers, to the same prompts, the answers that these have."""
+    of = {bytes(draft.prompt_mac): draft for draft in drafts if draft.n > 1}
+    if not of:
+        return
+    first = drafts[0]
+    older = LabelDraft.objects.filter(tenant_id=first.tenant_id, scope=first.scope, prompt_mac__in=list(of))
+    changed = [draft for draft in older if draft.n < of[bytes(draft.prompt_mac)].n]
+    for draft in changed:
+        new = of[bytes(draft.prompt_mac)]
+        if draft.compile_id == new.compile_id:
+            draft.input_tokens = draft.output_tokens = 0  # they are in what this compile was billed
+        draft.compile_id, draft.answers_sealed, draft.n = new.compile_id, new.answers_sealed, new.n
+        draft.input_tokens += new.input_tokens
+        draft.output_tokens += new.output_tokens
+        draft.expires_at = new.expires_at
+    columns = ["compile_id", "answers_sealed", "n", "input_tokens", "output_tokens", "expires_at"]
+    LabelDraft.objects.bulk_update(changed, columns)
 
 
 def _is_missing(calls: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
@@ -104,12 +127,13 @@ def note_labels(run: CompileRun, compile: Compile, known: KnownLabels, n_asked: 
     if not known.answers:
         return
     avoided = price.cost_microusd(input_tokens=known.input_tokens, output_tokens=known.output_tokens)
+    n_before = Offer.objects.filter(tenant_id=run.tenant_id, compile_id=compile.id, slice_position__lte=LABELS).count()
     Offer.objects.bulk_create(
         [
             Offer(
                 tenant_id=run.tenant_id,
                 compile_id=compile.id,
-                slice_position=LABELS,
+                slice_position=LABELS - n_before,
                 family=run.spec.family,
                 strategy=Strategy.REPEAT,
                 arm=Arm.OFFERED,
@@ -128,7 +152,7 @@ def note_labels(run: CompileRun, compile: Compile, known: KnownLabels, n_asked: 
         run.tenant_id,
         compile.id,
         step=StepName.LABELING,
-        source_key=f"drafts:{compile.id}:labels",
+        source_key=f"drafts:{compile.id}:labels" + (f":{n_before}" if n_before else ""),
         saving=Saving(avoided=avoided),
         price_version=price.version,
     )

@@ -12,6 +12,7 @@ from backend.compiles.models import Candidate, Compile, TeacherCall
 from backend.compiles.states import CallState, CandidateState
 from backend.domain.lifecycle import StepName
 from backend.domain.spec.defaults import dialect_of
+from backend.domain.spec.parsing import Spec, first_votes, most_votes
 from workers.drafts.label_drafts import keep_labels, known_labels, note_labels
 from workers.labeling.voting import VOTED, Answers, vote_on
 from workers.step.batch_planning import StepBatches
@@ -23,15 +24,18 @@ from workers.teachers.protocol import CompletionRequest
 
 
 def label_picks(run: CompileRun, batches: StepBatches) -> bool:
-    """Ask for the labels of every pick. False where the rest waits for a teacher's batch."""
+    """Ask for the labels of every pick. False where the rest waits for a teacher's batch. Raises PaymentRequired where
+    the budget has not the money of the next calls; the picks that have their answers have their votes then."""
     with run.transaction():
         base = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id)
         todo = list(base.filter(state=CandidateState.PICKED).order_by("text_key"))
         total = len(todo) + base.filter(state__in=(CandidateState.LABELED, CandidateState.UNVERIFIED)).count()
-    answers = _answers_so_far(run)
+    if not todo:
+        return True
+    answers = answers_so_far(run, todo)
     per_call = dialect_of(run.spec.teacher).max_n
     with teacher_session(run) as session:
-        todo = _take_known(run, todo, session, total)
+        todo = _take_known(run, todo, answers, session, total)
         while todo:
             part = todo[: run.spec.teacher.concurrency]
             _save_votes(run, part, answers)  # a process may have died between their last answer and this
@@ -43,7 +47,7 @@ def label_picks(run: CompileRun, batches: StepBatches) -> bool:
                     answers[row.text_key].append(call.choices)
 
             def all_plans() -> list[PlannedCall]:
-                width = len(todo) * run.spec.sampling.label_samples  # noqa: B023 (called within the turn)
+                width = len(todo) * most_votes(run.spec)  # noqa: B023 (called within the turn)
                 return [plan for _, plan in _next_calls(run, todo, answers, per_call=per_call, width=width)]  # noqa: B023
 
             if batch:
@@ -60,30 +64,70 @@ def label_picks(run: CompileRun, batches: StepBatches) -> bool:
     return True
 
 
-def _take_known(run: CompileRun, todo: list[Candidate], session: TeacherSession, total: int) -> list[Candidate]:
-    """Give the inputs that the teacher labelled in an earlier compile, by the same prompt, their votes; returns the
-    others."""
-    with run.transaction():
-        known = known_labels(run, todo)
-    mine = [row for row in todo if row.text_key in known.answers]
-    if mine:
-        vote_on(run.spec, mine, {row.text_key: [known.answers[row.text_key]] for row in mine})
-        with run.transaction() as fenced:
-            Candidate.objects.bulk_update(mine, VOTED)
-            note_labels(run, fenced.compile, known, len(todo) - len(mine), session.price)
-            message = f"{len(mine)} of {total} inputs were labeled before"
-            run.progress(StepName.LABELING, done=total - len(todo) + len(mine), total=total, message=message)
-    return [row for row in todo if row.state == CandidateState.PICKED]
+def n_wanted(spec: Spec, row: Candidate) -> int:
+    """Answers that this pick waits for."""
+    return row.n_wanted or first_votes(spec)
 
 
-def _answers_so_far(run: CompileRun) -> defaultdict[str, Answers]:
-    """The answers by text_key that an earlier process left when it stopped in the middle of a text's calls."""
+def n_answers(row: Candidate, answers: Answers) -> int:
+    """Answers that a pick has, of its calls and of an earlier compile; a call without any counts as one."""
+    n_known = len(row.known_answers or ())
+    calls = answers[1:] if n_known else answers
+    return n_known + max(len(calls), sum(map(len, calls)))
+
+
+def label_call(run: CompileRun, row: Candidate, n: int, *, nth: int = 0, n_before: int = 0) -> PlannedCall:
+    """The `nth` call about this input, for `n` answers beside the `n_before` that it has."""
+    seed_parts = [str(n_before)] if n_before else []  # another seed: the same one would be the same answer
+    return PlannedCall(
+        key=":".join(["labeling", row.text_key, *([str(nth)] if nth else [])]),
+        request=item_request(
+            run.spec,
+            row.text,
+            n=n,
+            temperature=run.spec.sampling.temperature_labels,
+            seed=seed_of(run, "labels", row.text_key, *seed_parts),
+            n_before=n_before,
+        ),
+    )
+
+
+def answers_so_far(run: CompileRun, rows: Sequence[Candidate]) -> defaultdict[str, Answers]:
+    """The answers by text_key: those of an earlier compile, then of each call that this one has made, the calls of a
+    process that stopped in the middle of a text among them."""
     answers: defaultdict[str, Answers] = defaultdict(list)
+    for row in rows:
+        if row.known_answers:
+            answers[row.text_key].append(row.known_answers)
     with run.transaction():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
         for key, choices in calls.filter(step=StepName.LABELING).order_by("started_at").values_list("key", "choices"):
             answers[key.split(":")[1]].append(choices)
     return answers
+
+
+def _take_known(
+    run: CompileRun, todo: list[Candidate], answers: defaultdict[str, Answers], session: TeacherSession, total: int
+) -> list[Candidate]:
+    """Give the inputs that the teacher labelled in an earlier compile, by the same prompt, its answers of then, and
+    their votes where they are as many as wanted; returns the others. An input is looked up once, before it is asked
+    about."""
+    new = [row for row in todo if not answers[row.text_key]]
+    with run.transaction():
+        known = known_labels(run, new)
+    mine = [row for row in new if row.text_key in known.answers]
+    for row in mine:
+        row.known_answers = known.answers[row.text_key]
+        answers[row.text_key].append(known.answers[row.text_key])
+    full = [row for row in mine if n_answers(row, answers[row.text_key]) >= n_wanted(run.spec, row)]
+    if mine:
+        vote_on(run.spec, full, answers)
+        with run.transaction() as fenced:
+            Candidate.objects.bulk_update(mine, [*VOTED, "known_answers"])
+            note_labels(run, fenced.compile, known, len(new) - len(mine), session.price)
+            message = f"{len(mine)} of {total} inputs were labeled before"
+            run.progress(StepName.LABELING, done=total - len(todo) + len(full), total=total, message=message)
+    return [row for row in todo if row.state == CandidateState.PICKED]
 
 
 def _next_calls(
@@ -93,12 +137,12 @@ def _next_calls(
     call, `width` calls at most."""
     batch: list[tuple[Candidate, PlannedCall]] = []
     for row in rows:
-        n_calls, missing = len(answers[row.text_key]), run.spec.sampling.label_samples
-        missing -= max(n_calls, sum(map(len, answers[row.text_key])))
+        wanted = n_wanted(run.spec, row)
+        n_calls = len(answers[row.text_key]) - bool(row.known_answers)
+        missing = wanted - n_answers(row, answers[row.text_key])
         while missing > 0 and len(batch) < width:
             n = min(per_call, missing)
-            n_before = run.spec.sampling.label_samples - missing
-            batch.append((row, _label_call(run, row, n, nth=n_calls, n_before=n_before)))
+            batch.append((row, label_call(run, row, n, nth=n_calls, n_before=wanted - missing)))
             missing, n_calls = missing - n, n_calls + 1
         if len(batch) == width:
             break
@@ -120,25 +164,9 @@ def _choices_a_call(
     return min(sizes)
 
 
-def _label_call(run: CompileRun, row: Candidate, n: int, *, nth: int, n_before: int) -> PlannedCall:
-    again = [str(nth)] if nth else []
-    return PlannedCall(
-        key=":".join(["labeling", row.text_key, *again]),
-        request=item_request(
-            run.spec,
-            row.text,
-            n=n,
-            temperature=run.spec.sampling.temperature_labels,
-            seed=seed_of(run, "labels", row.text_key, *again),
-            n_before=n_before,
-        ),
-    )
-
-
 def _save_votes(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> None:
     """Save the votes of the texts that have all their answers; the others stay picked."""
-    n_samples = run.spec.sampling.label_samples
-    full = [r for r in rows if max(sum(map(len, answers[r.text_key])), len(answers[r.text_key])) >= n_samples]
+    full = [row for row in rows if n_answers(row, answers[row.text_key]) >= n_wanted(run.spec, row)]
     if not full:
         return
     vote_on(run.spec, full, answers)

@@ -15,7 +15,7 @@ from backend.domain.answers.labels import vote
 from backend.domain.errors import KolmError
 from backend.domain.money.pricing import TeacherPrice, price_book
 from backend.domain.money.teacher_prices import TeacherPrices, kept_prices
-from backend.domain.spec.parsing import LabelOutput, Spec, label_names, parse_spec
+from backend.domain.spec.parsing import LabelOutput, Spec, first_votes, label_names, parse_spec
 from backend.serving.models import PlaygroundAnswer
 from backend.serving.playground import MAX_SHOWN, Vote, answer, fail, question
 from backend.tenants.isolation import tenant_scope
@@ -67,9 +67,7 @@ def _ask(tenant_id: UUID, spec: Spec, prices: TeacherPrices, text: str) -> _Aske
     with open_teacher(tenant_id, spec, prices) as session:
         request = with_thoughts(
             session.teacher,
-            item_request(
-                spec, text, n=spec.sampling.label_samples, temperature=spec.sampling.temperature_labels, seed=None
-            ),
+            item_request(spec, text, n=first_votes(spec), temperature=spec.sampling.temperature_labels, seed=None),
         )
         began = time.monotonic()
         completion = session.teacher.complete(request, deadline_s=DEADLINE_S)

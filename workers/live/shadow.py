@@ -17,7 +17,7 @@ from backend.domain.errors import KolmError
 from backend.domain.evaluation.generative import Verdict, verdict_of
 from backend.domain.money.pricing import TeacherPrice, price_book
 from backend.domain.money.teacher_prices import kept_prices
-from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, label_names, parse_spec
+from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, first_votes, label_names, parse_spec
 from backend.serving.gateway.shadowing import Question, abandon, question, record_comparison
 from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import check_open
@@ -96,7 +96,7 @@ def _agreement(spec: Spec, asked: Question, teacher: _Teacher) -> int | None:
         (failed,) = failed_checks(spec.output, [(asked.text, asked.answer)])
         return 0 if failed else PPM
     request = item_request(
-        spec, asked.text, n=spec.sampling.label_samples, temperature=spec.sampling.temperature_labels, seed=None
+        spec, asked.text, n=first_votes(spec), temperature=spec.sampling.temperature_labels, seed=None
     )
     replies = teacher.ask(request)
     if replies is None:

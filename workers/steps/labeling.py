@@ -5,6 +5,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Sum
+
 from backend.blobs import get_jsonl, put_jsonl
 from backend.compiles.models import Candidate, Compile, Slice
 from backend.compiles.states import CandidateState
@@ -14,11 +16,12 @@ from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
 from backend.domain.spec.defaults import train_kind
-from backend.domain.spec.parsing import LabelOutput
+from backend.domain.spec.parsing import LabelOutput, first_votes
 from backend.drafts.models import Offer
 from workers.drafts.label_drafts import LABELS
 from workers.gap.selection_record import without_columns
-from workers.labeling.asking import label_picks
+from workers.labeling.purchases import label_all
+from workers.labeling.rounds import purchase_facts
 from workers.step.batch_planning import StepBatches
 from workers.step.batch_wait import send_batches
 from workers.step.durable import CompileRun
@@ -30,7 +33,7 @@ from workers.training.unusable_answers import check_answers
 
 def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
     batches = StepBatches(run=run, step=StepName.LABELING)
-    if not label_picks(run, batches):
+    if not label_all(run, batches):
         return send_batches(run, batches)
     with run.transaction():
         rows = list(
@@ -102,19 +105,20 @@ def _save(
         n_synthetic_pairs=len(kept),
         n_gold_pairs=n_pairs - len(kept),
         n_pairs=n_pairs,
-        label_samples=run.spec.sampling.label_samples,
+        label_samples=first_votes(run.spec),
         balance=None if balanced is None else balanced.to_json(),
         selection=without_columns(made.selection.to_json()),
         rule_induction=blobs.rule_induction,
         unverified_for=None if isinstance(run.spec.output, LabelOutput) else dict(sorted(reasons.items())),
+        **purchase_facts(run),
     )
     return StepDone(inputs={"picks": sha256_of([row.text_key for row in rows])}, output=output)
 
 
 def _n_reused(run: CompileRun) -> int:
     """Inputs whose answers are an earlier compile's."""
-    known = Offer.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, slice_position=LABELS).first()
-    return 0 if known is None else int(known.n_reused)
+    known = Offer.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, slice_position__lte=LABELS)
+    return int(known.aggregate(n=Sum("n_reused"))["n"] or 0)
 
 
 def _report_skew(run: CompileRun, balanced: Balance) -> None:

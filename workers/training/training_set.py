@@ -31,7 +31,8 @@ Gold = list[dict[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSet:
-    """`rows` as a runner reads them; `balanced` is None where no shares are declared."""
+    """`rows` as a runner reads them, with `targets` in millionths where the votes leave more than one label possible;
+    `balanced` is None where no shares are declared."""
 
     rows: list[dict[str, Any]]
     balanced: Balance | None
@@ -56,7 +57,12 @@ def training_set(
     kept = pairs if balanced is None else [pairs[i] for i in balanced.kept]
     _check(spec, kept)
     column = "label" if isinstance(spec.output, LabelOutput) else "output"
-    rows = [{"input": pair.key, column: pair.label, "weight": 1.0} for pair in kept]
+    targets = {row.text: row.posterior for row in chosen if row.posterior and len(row.posterior) > 1}
+    rows = [
+        {"input": pair.key, column: pair.label, "weight": 1.0}
+        | ({"targets": targets[pair.key]} if pair.key in targets else {})
+        for pair in kept
+    ]
     return TrainingSet(rows=rows, balanced=balanced, selection=report)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from backend.domain.answers.json_values import Consensus, consensus
 from backend.domain.answers.text_scores import text_consensus
-from backend.domain.spec.parsing import JsonOutput, Spec
+from backend.domain.spec.parsing import JsonOutput, Spec, first_votes
 from workers.scoring.answer_checks import failed_checks
 from workers.teachers.prompts.answer import ReadAnswer, answer_output, parse_answer_choice
 
@@ -82,7 +82,7 @@ def _agree_on_one(spec: Spec, judged: Sequence[_Judged]) -> Agreed:
 
 
 def _consensus(spec: Spec, valid: Sequence[ReadAnswer | None]) -> Consensus:
-    asked = max(len(valid), spec.sampling.label_samples)
+    asked = max(len(valid), first_votes(spec))
     if isinstance(spec.output, JsonOutput):
         return consensus([None if answer is None else answer.value for answer in valid], asked)
     return text_consensus([None if answer is None else answer.text for answer in valid], asked)

@@ -26,7 +26,16 @@ from backend.domain.money.teacher_prices import price_json, price_sentence
 from backend.domain.planning.estimates import Estimate, check_budget
 from backend.domain.planning.preflight.lines import Preflight, in_order
 from backend.domain.roles import Permission
-from backend.domain.spec.parsing import Spec, effective_slices, label_names, parse_spec, slice_sizes
+from backend.domain.spec.parsing import (
+    Spec,
+    effective_slices,
+    first_votes,
+    label_names,
+    most_votes,
+    parse_spec,
+    slice_sizes,
+    votes_as_needed,
+)
 from backend.drafts.previews import expected_saving
 from backend.preflight.asking import preflight_of
 from backend.preflight.settings_lines import check_settings
@@ -270,7 +279,7 @@ def _summary(spec: Spec) -> list[tuple[str, str]]:
         ("Task", f"{spec.name}, {_answers(spec)}, {len(slices)} slices"),
         ("Teacher", model + (f", falls back to {teacher.fallback_model}" if teacher.fallback_model else "")),
         ("Candidates", f"{_pools(spec)}, by {sampling.method}"),
-        ("Labels", f"{sampling.label_samples} votes per pick, at least {sampling.min_agreement:.0%} agreed"),
+        ("Labels", _votes(spec)),
         ("If a slice is poor", ", then ".join(sampling.on_gap)),
         ("Drafts", spec.draft_cache.verify if spec.draft_cache.enabled else "off"),
         ("Gate", f"{_k_min(spec)}, accuracy {spec.gate.accuracy_lower:g} at its lower bound"),
@@ -290,6 +299,13 @@ def _span(counts: Sequence[int]) -> str:
 
 def _k_min(spec: Spec) -> str:
     return "K-score of its kind" if spec.gate.k_min is None else f"K-score {spec.gate.k_min:g}"
+
+
+def _votes(spec: Spec) -> str:
+    if votes_as_needed(spec):
+        how_many = f"one vote per pick, up to {most_votes(spec)} where the label is unsure"
+        return f"{how_many}, at least {spec.sampling.min_agreement:.0%} sure"
+    return f"{first_votes(spec)} votes per pick, at least {spec.sampling.min_agreement:.0%} agreed"
 
 
 def _answers(spec: Spec) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count
+from django.db.models import Count, Sum
 
 from backend.compiles.models import Candidate, Compile, Slice
 from backend.compiles.reactions import own, split_from, split_into
@@ -231,8 +231,8 @@ class LabelDrafts:
 def label_drafts(row: Compile) -> LabelDrafts | None:
     columns = ("n_reused", "avoided_microusd", "verification_microusd")
     offers = Offer.objects.of_tenant(row.tenant_id).filter(compile_id=row.id, slice_position__lt=0, n_reused__gt=0)
-    first = offers.values(*columns).first()
-    return None if first is None else LabelDrafts(**first)
+    totals = offers.aggregate(**{name: Sum(name) for name in columns})
+    return None if totals["n_reused"] is None else LabelDrafts(**totals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

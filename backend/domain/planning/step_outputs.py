@@ -126,7 +126,9 @@ class SelectionOut(StepOutput):
 class LabelingOut(StepOutput):
     """`dataset` are the pairs that train, `completions` those of a label task as a causal base trains on them,
     `observations` the samples behind the answers and `rules` a rules.json; "" for none. `labels` is the digest of the
-    votes."""
+    votes, which `votes` counts: all, and the inputs by how many they have. `purchases` are the rounds of a label task
+    that followed the first picks, `stopped_for` says why there were no more, `noise` is the teacher's estimated error
+    and `curve` what further labels had brought."""
 
     STEP = StepName.LABELING
     DIGESTS = {
@@ -137,7 +139,7 @@ class LabelingOut(StepOutput):
         "rules": "rules",
     }
     FACTS = {"rule_induction": "rules"}
-    OPTIONAL = frozenset({"unverified_for"})
+    OPTIONAL = frozenset({"unverified_for", "votes", "noise", "purchases", "stopped_for", "curve"})
 
     dataset: str
     labels: str
@@ -155,6 +157,11 @@ class LabelingOut(StepOutput):
     selection: dict[str, Any]
     rule_induction: dict[str, Any] | None = None
     unverified_for: dict[str, int] | None = None
+    votes: dict[str, Any] | None = None
+    noise: dict[str, Any] | None = None
+    purchases: list[dict[str, Any]] | None = None
+    stopped_for: str | None = None
+    curve: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,13 @@ from backend.domain.spec.defaults import (
     default_k_distill,
     default_k_select,
     dialect_of,
+    first_votes,
     label_max_tokens,
+    most_votes,
     reward_of,
     thought_tokens,
     train_kind,
+    votes_as_needed,
 )
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput, TextOutput
@@ -30,6 +33,7 @@ MAX_REACTIONS = 4  # exemplars, hotter, hotter, fallback model; each asks for N/
 THOUGHT_SHARE = 4  # what is expected of a model's thoughts: this part of the room that is left for them
 TEACHER_ROWS = 100  # held-out inputs that the teacher answers too, where the spec says nothing
 TEACHER_BUDGET_SHARE = 20  # and a twentieth of the budget at most
+MEAN_VOTES_PERCENT = 125  # of a vote, that an input asked again only where unsure is expected to take: not measured
 VERDICT_TOKENS = 8  # a judge's longest answer about two texts, as workers.teachers asks for it
 
 
@@ -86,8 +90,8 @@ class TeacherPlan:
 
     @property
     def label_calls(self) -> int:
-        """Calls that the labels of one pick take."""
-        return -(-self.spec.sampling.label_samples // dialect_of(self.spec.teacher).max_n)
+        """Calls that the first labels of one pick take."""
+        return -(-first_votes(self.spec) // dialect_of(self.spec.teacher).max_n)
 
     @property
     def room(self) -> int:
@@ -106,6 +110,11 @@ class TeacherPlan:
             return sum(self.pools) + self.n_captures
         k, n = self.spec.sampling.k_select, self.n_captures
         return sum(size.k for size in self.slices) + (default_k_select(n) if k is None else min(k, n))
+
+    @property
+    def n_start(self) -> int:
+        """Picks that are labelled in any case."""
+        return self.n_picks
 
     @property
     def n_pairs(self) -> int:
@@ -153,14 +162,17 @@ class TeacherPlan:
         )
 
     def labeling(self) -> Range:
-        n, k = self.n_picks, self.spec.sampling.label_samples
-        least = -(-n // 2) if n else 0  # drop_k may leave fewer
+        """What is asked again, where votes are bought as needed, is a call of its own each time."""
+        n, k, most = self.n_picks, first_votes(self.spec), most_votes(self.spec)
+        least = -(-self.n_start // 2) if n else 0  # drop_k may leave fewer
+        again = n * (MEAN_VOTES_PERCENT - 100) // 100 if votes_as_needed(self.spec) else 0
         return Range(
             low=self._batch_cost(least * self.prompt_label // 2, least * k * self.least_answer),
             expected=self._batch_cost(
-                n * self.label_calls * self.prompt_label, n * k * (self.label_output + self.thoughts)
+                (n * self.label_calls + again) * self.prompt_label,
+                (n * k + again) * (self.label_output + self.thoughts),
             ),
-            high=self._cost(2 * n * k * self.prompt_label, n * k * (label_max_tokens(self.spec) + self.room)),
+            high=self._cost(2 * n * most * self.prompt_label, n * most * (label_max_tokens(self.spec) + self.room)),
         )
 
     @property
@@ -231,7 +243,7 @@ class TeacherPlan:
 
     @property
     def _labels_a_call(self) -> int:
-        return min(self.spec.sampling.label_samples, dialect_of(self.spec.teacher).max_n)
+        return min(most_votes(self.spec), dialect_of(self.spec.teacher).max_n)
 
     def _cost(self, input_tokens: int, output_tokens: int) -> int:
         return self.price.cost_microusd(input_tokens=input_tokens, output_tokens=output_tokens)
@@ -240,15 +252,21 @@ class TeacherPlan:
         return self.batch.cost_microusd(input_tokens=input_tokens, output_tokens=output_tokens)
 
     @property
+    def _votes_assumed(self) -> str:
+        k, most = first_votes(self.spec), most_votes(self.spec)
+        if not votes_as_needed(self.spec):
+            return f"{k} label samples a pick"
+        return f"{k} label sample a pick, {MEAN_VOTES_PERCENT / 100:g} expected on the mean and {most} at most"
+
+    @property
     def batch_window_h(self) -> int | None:
         terms = dialect_of(self.spec.teacher).batch
         return terms.window_h if terms is not None and self.spec.teacher.mode == "batch" else None
 
     def assumptions(self, n_gold_train: int, teacher_rows: int) -> Iterator[str]:
-        k = self.spec.sampling.label_samples
         n, n_slices = sum(self.pools), len(self.pools)
         yield f"{n} candidates in {n_slices} slices, {self.n_captures} captures, {self.n_picks} picks"
-        yield f"{k} label samples a pick; {n_gold_train} gold pairs train besides the selected ones"
+        yield f"{self._votes_assumed}; {n_gold_train} gold pairs train besides the selected ones"
         yield f"{self.prompt_candidate} prompt tokens and {self.mean_output} a choice, {self.per_call} a call"
         yield f"{self.prompt_label} prompt tokens a label call and {self.label_output} an answer"
         if is_free(self.price) and self.spec.teacher.provider != "replay":

@@ -15,6 +15,8 @@ from backend.domain.spec.outputs import JsonOutput, LabelOutput
 from backend.domain.spec.reward import RewardVerifier
 from backend.domain.spec.teacher import Teacher
 
+MOST_VOTES = 5  # answers to one input where the spec names no number
+UNPLANNED = frozenset({"random", "all"})  # methods of baselines: they keep what they keep
 GENERAL = "general"  # the one slice of a json or text task that names none
 
 
@@ -79,6 +81,27 @@ def default_k_select(n: int) -> int:
 def default_k_distill(n: int) -> int:
     """ceil(n/2), the seed's default at distillation."""
     return -(-n // 2)
+
+
+def votes_as_needed(spec: Spec) -> bool:
+    """Say whether an input is asked about once, and again only where its label is unsure."""
+    return spec.sampling.label_samples is None and isinstance(spec.output, LabelOutput)
+
+
+def first_votes(spec: Spec) -> int:
+    """Answers that every pick is asked for."""
+    return spec.sampling.label_samples or (1 if votes_as_needed(spec) else MOST_VOTES)
+
+
+def most_votes(spec: Spec) -> int:
+    """Answers that a pick is asked for at most."""
+    return spec.sampling.label_samples or MOST_VOTES
+
+
+def buys_in_rounds(spec: Spec) -> bool:
+    """Say whether `plan: auto` decides how many inputs are labelled."""
+    is_planned = spec.plan.kind == "auto" and spec.sampling.method not in UNPLANNED
+    return is_planned and isinstance(spec.output, LabelOutput)
 
 
 def label_max_tokens(spec: Spec) -> int:

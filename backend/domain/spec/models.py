@@ -10,7 +10,7 @@ from backend.domain.spec.fields import MAX_SLICES, Part, Slug
 from backend.domain.spec.inputs import Captures, Examples, SliceSpec, VerifierSpec
 from backend.domain.spec.outputs import Output
 from backend.domain.spec.teacher import DraftCache, Sampling, Teacher
-from backend.domain.spec.training import Budget, Evaluation, Gate, Recipes, Train
+from backend.domain.spec.training import AnyPlan, Budget, Evaluation, Gate, Plan, Recipes, Train
 
 
 class Spec(Part):
@@ -59,6 +59,11 @@ class Spec(Part):
         default_factory=Sampling,
         description="How many candidates, and which are kept.",
         examples=[{"n_candidates": 12}],
+    )
+    plan: AnyPlan = Field(
+        default_factory=Plan,
+        description="How much is labelled: auto, fixed, or with a point's worth.",
+        examples=["auto"],
     )
     embedder: str | None = Field(
         default=None,

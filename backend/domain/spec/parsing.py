@@ -18,13 +18,16 @@ from backend.domain.spec.defaults import (
     default_k_distill,
     default_k_select,
     effective_slices,
+    first_votes,
     label_max_tokens,
     label_names,
+    most_votes,
     reward_of,
     rewarded_by,
     slice_sizes,
     target_shares,
     text_verifiers,
+    votes_as_needed,
 )
 from backend.domain.spec.fields import MAX_TEXT_CHARS
 from backend.domain.spec.inputs import Example, SliceSpec, TextVerifier
@@ -69,8 +72,10 @@ __all__ = [
     "default_k_distill",
     "default_k_select",
     "effective_slices",
+    "first_votes",
     "label_max_tokens",
     "label_names",
+    "most_votes",
     "parse_spec",
     "reward_of",
     "rewarded_by",
@@ -78,6 +83,7 @@ __all__ = [
     "spec_json_schema",
     "target_shares",
     "text_verifiers",
+    "votes_as_needed",
 ]
 
 SCHEMA_ID = "https://kolm.dev/schemas/spec-1.json"

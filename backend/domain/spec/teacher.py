@@ -252,14 +252,20 @@ class Sampling(Part):
     resynthesis_rounds: int = Field(
         default=2, ge=0, le=5, description="Most extra rounds that `resynthesize` may ask for.", examples=[2]
     )
-    label_samples: int = Field(
-        default=5, ge=1, le=32, description="Answers asked for per label; they vote.", examples=[5]
+    label_samples: int | None = Field(
+        default=None,
+        ge=1,
+        le=32,
+        description="Answers asked for per label; they vote. null: of a label task one, and more, 5 at most, where the "
+        "label is unsure; of json and text 5.",
+        examples=[5],
     )
     min_agreement: float = Field(
         default=0.6,
         gt=0,
         le=1,
-        description="Least share of the votes for the winning label; below, the input is dropped.",
+        description="Least share of the votes for the winning label, or with label_samples null its least probability; "
+        "below, the input is dropped.",
         examples=[0.6],
     )
     temperature_inputs: float = Field(

@@ -1,9 +1,9 @@
 """The training of the model on the pairs, what is measured of it, and what it must reach before it is published."""
 
 from decimal import Decimal
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from backend.domain.jobs.causal_jobs import CausalOptions
 from backend.domain.jobs.runner_jobs import BASE_NAME, TrainOptions
@@ -284,6 +284,32 @@ class Evaluation(Part):
         "none; null: up to 100, for at most a twentieth of the budget (of a recording, none).",
         examples=[100],
     )
+
+
+class Plan(Part):
+    """What decides how many inputs are labelled, and how often."""
+
+    kind: Literal["auto", "fixed"] = Field(
+        default="auto",
+        description="auto: a label task's inputs are labelled in rounds, while what they add is worth its price and "
+        "the budget has the money; fixed: K as it is. json and text tasks are fixed.",
+        examples=["auto"],
+    )
+    point_usd: Money | None = Field(
+        default=None,
+        gt=0,
+        le=100_000,
+        json_schema_extra={"exclusiveMinimum": 0, "maximum": 100_000},
+        description="US dollars that a point of accuracy (a hundredth) is worth; null: $0.05.",
+        examples=[0.05],
+    )
+
+
+def _as_plan(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+AnyPlan = Annotated[Plan, BeforeValidator(_as_plan, json_schema_input_type=Literal["auto", "fixed"] | Plan)]
 
 
 class Budget(Part):

@@ -62,12 +62,13 @@ def test_low_is_at_most_expected_is_at_most_high_in_every_step(
 
 
 def test_expected_is_the_price_of_the_tokens_it_names() -> None:
-    """4 slices of 12 candidates are 8 calls (8 + 4 choices each); 16 picks are labelled 5 times."""
+    """4 slices of 12 candidates are 8 calls (8 + 4 choices each); 16 picks are labelled once, and a
+    quarter of them once more."""
     made = estimate(spec(), prompt_tokens_candidate=1000, prompt_tokens_label=1000, mean_output_tokens=100)
     candidates = 8 * 1000 * 0.1 + 48 * 100 * 0.4
     embedding = 48 * 102 * 0.01
     assert made.steps[StepName.SYNTHESIS].expected == round(candidates) + round(embedding)
-    assert made.steps[StepName.LABELING].expected == round(16 * 1000 * 0.1 + 16 * 5 * 4 * 0.4)
+    assert made.steps[StepName.LABELING].expected == round(20 * 1000 * 0.1 + 20 * 4 * 0.4)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,117 @@
+"""Votes where they are needed, and rounds, through the steps on real rows with a recorded teacher."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from backend.blobs import get_jsonl
+from backend.compiles.models import Compile
+from backend.domain.lifecycle import StepName
+from tests.compile_factories import LABELS, make_compile
+from tests.factories import make_tenant
+from tests.workers.pipeline_helpers import (
+    COMPLAINTS,
+    calls,
+    candidates,
+    check_money,
+    messages,
+    start,
+    step,
+    taught_by,
+    told_apart,
+    walk_through,
+)
+from workers.teachers.replay import ReplayTeacher
+
+pytestmark = pytest.mark.usefixtures("committed_db")
+TO_SELECTION = (StepName.SLICING, StepName.SYNTHESIS, StepName.VERIFICATION, StepName.SELECTION)
+ALL = (*TO_SELECTION, StepName.LABELING)
+TEXTS = list(messages())
+
+
+def right_label(text: str) -> str:
+    """By what is complained of, which the embedder sees."""
+    return LABELS[any(text.endswith(f"{complaint}.") for complaint in COMPLAINTS[:3])]
+
+
+def other(label: str) -> str:
+    return LABELS[label == LABELS[0]]
+
+
+def recorded(monkeypatch: Any, answers: dict[str, list[str]] | None = None) -> None:
+    """The teacher is right, but for `answers` by text."""
+    rows = [
+        {"item": text, "completions": [{"text": one} for one in (answers or {}).get(text, [right_label(text)])]}
+        for text in TEXTS
+    ]
+    taught_by(monkeypatch, ReplayTeacher("\n".join(map(json.dumps, rows)).encode()))  # type: ignore[arg-type]
+
+
+def make(**changes: Any) -> Compile:
+    """48 captures that are all picked."""
+    parts: dict[str, Any] = {
+        "examples": {"inline": told_apart(24), "holdout": 0.5},
+        "captures": {"inline": TEXTS},
+        "sampling": {"k_select": len(TEXTS), "min_agreement": 0.6},
+    }
+    return make_compile(make_tenant(), **(parts | changes))
+
+
+def dataset(row: Compile) -> dict[str, Any]:
+    return {
+        one["input"]: one for one in get_jsonl(row.tenant_id, step(row, StepName.LABELING).output["digests"]["dataset"])
+    }
+
+
+def test_a_teacher_that_is_right_is_asked_once_an_input(monkeypatch):
+    recorded(monkeypatch)
+    row = make()
+    walk_through(start(row), *ALL)
+    labeled = candidates(row, state__in=["trained", "left_out"])
+    assert len(labeled) == len(TEXTS)
+    asked = [call for call in calls(row) if call.step == StepName.LABELING]
+    assert sum(call.n for call in asked) == sum(sum(one.votes.values()) for one in labeled) < 1.25 * len(TEXTS)
+    assert all(one.label == right_label(one.text) for one in labeled)
+    facts = step(row, StepName.LABELING).output["facts"]
+    assert facts["votes"]["n"] == sum(call.n for call in asked)
+    check_money(row)
+
+
+def test_an_input_whose_first_answer_surprises_is_asked_again_and_gets_its_label(monkeypatch):
+    wrong = [TEXTS[3], TEXTS[20], TEXTS[41]]
+    recorded(monkeypatch, {text: [other(right_label(text)), *[right_label(text)] * 4] for text in wrong})
+    row = make()
+    walk_through(start(row), *ALL)
+    rows = {one.text: one for one in candidates(row, state__in=["trained", "left_out", "unverified"])}
+    for text in wrong:
+        assert sum(rows[text].votes.values()) > 1
+        assert rows[text].label == right_label(text)
+    n_votes = Counter(sum(one.votes.values()) for one in rows.values())
+    assert n_votes[1] > len(TEXTS) / 2
+    assert max(n_votes) <= 5
+    check_money(row)
+
+
+def test_a_named_number_of_votes_is_bought_for_every_pick_and_no_more(monkeypatch):
+    recorded(monkeypatch)
+    row = make(sampling={"k_select": len(TEXTS), "label_samples": 3})
+    walk_through(start(row), *ALL)
+    assert {sum(one.votes.values()) for one in candidates(row, state__in=["trained", "left_out"])} == {3}
+    assert all(one.posterior is None for one in candidates(row))
+    check_money(row)
+
+
+def test_what_remains_possible_after_the_votes_is_the_pairs_target(monkeypatch):
+    recorded(monkeypatch, {TEXTS[3]: [other(right_label(TEXTS[3]))]})  # it repeats itself, and its neighbours differ
+    row = make()
+    walk_through(start(row), *ALL)
+    pairs = dataset(row)
+    soft = {text: pair for text, pair in pairs.items() if "targets" in pair}
+    assert soft
+    for pair in soft.values():
+        assert sum(pair["targets"].values()) == 1_000_000
+        assert pair["label"] == max(pair["targets"], key=pair["targets"].__getitem__)
+        assert min(pair["targets"].values()) >= 20_000
+    assert not {e["input"] for e in told_apart(24)} & soft.keys(), "gold is what it is"

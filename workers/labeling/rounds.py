@@ -1,0 +1,145 @@
+"""Rounds of labelling: rows that are bought, and rows that are asked about again, each round opened in one transaction
+with the note of why. Whoever goes on after a crash finds the picks and asks about those that have no votes."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backend.compiles.models import Candidate, StepRun
+from backend.compiles.states import LABELED_STATES, CandidateState
+from backend.domain.labeling.rounds import Why
+from backend.domain.lifecycle import StepName
+from backend.domain.spec.parsing import LabelOutput
+from backend.drafts.models import Draft
+from workers.labeling.asking import answers_so_far, n_answers
+from workers.labeling.voting import VOTED, vote_on
+from workers.step.durable import CompileRun
+
+BOUGHT = ["state", "bought_in", "bought_for", "n_wanted"]
+_WORDS = {
+    Why.START: "near to a label's description",
+    Why.UNCERTAIN: "the least sure",
+    Why.RARE: "of rare labels",
+    Why.RANDOM: "drawn at random",
+    Why.ASKED_AGAIN: "asked again",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bought:
+    """One row of a round: why, and how many answers it then waits for."""
+
+    row: Candidate
+    why: Why
+    n_wanted: int
+
+
+def purchases_of(run: CompileRun) -> list[dict[str, Any]]:
+    """The rounds so far, and at the end why there were no more; read inside a transaction."""
+    return run.step(StepName.LABELING).purchases or []
+
+
+def open_round(run: CompileRun, bought: Sequence[Bought], facts: Mapping[str, Any]) -> None:
+    """Pick the rows and note the purchase. A reject that is picked after all is no longer a draft of its compile's."""
+    with run.transaction():
+        purchases = purchases_of(run)
+        number = len(purchases) + 1
+        for one in bought:
+            one.row.move(CandidateState.PICKED)
+            one.row.n_wanted = one.n_wanted
+            if one.why != Why.ASKED_AGAIN:
+                one.row.bought_in, one.row.bought_for = number, one.why
+        rows = [one.row for one in bought]
+        Candidate.objects.bulk_update(rows, BOUGHT, batch_size=500)
+        _keep(run, rows, is_kept=True)
+        why = Counter(one.why for one in bought)
+        entry = {"round": number, "n": len(bought), "why": dict(sorted(why.items())), **facts}
+        _save(run, [*purchases, entry])
+        _show(run, _message(number, why, facts))
+
+
+def note_random(run: CompileRun, rows: Sequence[Candidate]) -> None:
+    """Say of picks that were drawn at random that they were, inside a transaction."""
+    for row in rows:
+        row.bought_for = Why.RANDOM
+    Candidate.objects.bulk_update(rows, ["bought_for"], batch_size=500)
+
+
+def close_round(run: CompileRun) -> None:
+    """End a round whose budget has ended: picks with an answer have their votes, the others are rejects again."""
+    with run.transaction():
+        picked = list(
+            Candidate.objects.filter(
+                tenant_id=run.tenant_id, compile_id=run.compile_id, state=CandidateState.PICKED
+            ).order_by("text_key")
+        )
+    answers = answers_so_far(run, picked)
+    asked = [row for row in picked if n_answers(row, answers[row.text_key])]
+    left = [row for row in picked if not n_answers(row, answers[row.text_key])]
+    vote_on(run.spec, asked, answers)
+    with run.transaction():
+        for row in left:
+            row.move(CandidateState.DROPPED)
+            row.bought_in, row.bought_for, row.n_wanted = None, "", 0
+        Candidate.objects.bulk_update(asked, VOTED, batch_size=500)
+        Candidate.objects.bulk_update(left, BOUGHT, batch_size=500)
+        _keep(run, left, is_kept=False)
+
+
+def stop(run: CompileRun, why: str, facts: Mapping[str, Any]) -> None:
+    """Note that nothing more is bought, and why, inside a transaction."""
+    _save(run, [*purchases_of(run), {"stopped_for": why, **facts}])
+
+
+def is_stopped(purchases: Sequence[Mapping[str, Any]]) -> bool:
+    return bool(purchases) and "stopped_for" in purchases[-1]
+
+
+def purchase_facts(run: CompileRun) -> dict[str, Any]:
+    """The facts of a label task's receipt that say what was bought, inside a transaction; none of another task's."""
+    if not isinstance(run.spec.output, LabelOutput):
+        return {}
+    rows = Candidate.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state__in=LABELED_STATES)
+    n_votes = Counter(sum(votes.values()) for votes in rows.values_list("votes", flat=True))
+    facts: dict[str, Any] = {"votes": {"n": sum(n * k for n, k in n_votes.items()), "rows": _by_number(n_votes)}}
+    purchases = purchases_of(run)
+    if purchases:
+        last = purchases[-1]
+        facts |= {"noise": last.get("noise"), "curve": last.get("curve"), "stopped_for": last.get("stopped_for")}
+        facts["purchases"] = [
+            {name: value for name, value in one.items() if name not in ("noise", "curve")}
+            for one in purchases
+            if "round" in one
+        ]
+    return facts
+
+
+def _by_number(n_votes: Mapping[int, int]) -> dict[str, int]:
+    return {str(n): k for n, k in sorted(n_votes.items())}
+
+
+def _keep(run: CompileRun, rows: Sequence[Candidate], *, is_kept: bool) -> None:
+    drafts = Draft.objects.filter(tenant_id=run.tenant_id, candidate_id__in=[row.id for row in rows])
+    drafts.update(is_kept=is_kept)
+
+
+def _save(run: CompileRun, purchases: list[dict[str, Any]]) -> None:
+    step = StepRun.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, name=StepName.LABELING)
+    step.update(purchases=purchases)
+
+
+def _show(run: CompileRun, message: str) -> None:
+    step = run.step(StepName.LABELING)
+    run.progress(StepName.LABELING, done=step.done, total=step.total, message=message)
+
+
+def _message(number: int, why: Counter[Why], facts: Mapping[str, Any]) -> str:
+    """
+    >>> _message(3, Counter({Why.UNCERTAIN: 96, Why.RANDOM: 24}), {"accuracy_ppm": 870_000})
+    'round 3: 120 more inputs, the least sure; cross-validated 87 %'
+    """
+    n, most = why.total(), why.most_common(1)[0][0]
+    what = f"{n} inputs asked again" if most == Why.ASKED_AGAIN else f"{n} more inputs, {_WORDS[most]}"
+    shown = facts.get("accuracy_ppm")
+    return f"round {number}: {what}" + ("" if shown is None else f"; cross-validated {shown / 10_000:.0f} %")
