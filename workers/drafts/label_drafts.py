@@ -16,7 +16,7 @@ from backend.compiles.states import ANSWERED_STATES
 from backend.domain.drafts.vocabulary import Arm, Certificate, Saving, Strategy
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice
-from backend.domain.spec.parsing import first_votes
+from backend.domain.spec.parsing import first_votes, most_votes
 from backend.drafts.cache import find_scope, scope_row
 from backend.drafts.models import LabelDraft, Offer
 from backend.drafts.vault import Vault, make_vault, open_vault
@@ -41,8 +41,8 @@ class KnownLabels:
 
 
 def known_labels(run: CompileRun, rows: Sequence[Candidate]) -> KnownLabels:
-    """The answers to inputs that were labelled before, no more than the spec asks of every pick; read inside a fenced
-    transaction."""
+    """The answers to inputs that were labelled before, no more than the spec takes of one; read inside a fenced
+    transaction. What they were billed is of those that would have been asked for."""
     nothing = KnownLabels(answers={}, input_tokens=0, output_tokens=0)
     scope = _scope(run, identity_of(run.spec.teacher), "")
     if scope is None or not run.spec.draft_cache.enabled or run.spec.draft_cache.verify == "off":

@@ -133,4 +133,8 @@ def noise_facts(weighed: Weighed) -> dict[str, Any]:
     error = {
         label: round(float(one) * PPM) for label, one in zip(weighed.pool.labels, weighed.noise.error, strict=True)
     }
-    return {"error_ppm": error, "repeat_ppm": round(weighed.noise.repeat * PPM)}
+    return {
+        "error_ppm": error,
+        "repeat_ppm": round(weighed.noise.repeat * PPM),
+        "doubt_ppm": round(weighed.noise.doubt * PPM),
+    }

@@ -31,6 +31,8 @@ def facility_location_picks(
     *,
     weight: float,
     min_distance: float = 0.0,
+    sizes: Ints | None = None,
+    taken: Ints | None = None,
     matrix_rows: int = MATRIX_ROWS,
 ) -> Ints:
     """Return up to `k` rows in order of picking: the one that adds most to F, the lowest of equals.
@@ -38,7 +40,8 @@ def facility_location_picks(
     `rows` (n, d) unit or zero rows in canonical order (a zero row covers itself and nothing else); `gains` (n,) in
     [0, 1]; `weight` 0 is exactly top-K, infinity coverage alone. Above `matrix_rows` the similarities are computed
     again whenever they are needed, with the same picks: about 6 n^2 d multiplications and O(n d) bytes. `min_distance`
-    as in `diverse_picks`.
+    as in `diverse_picks`. `sizes` (n,) is how many rows each stands for in the coverage, 1 where None; `taken` are rows
+    that cover already, and are not returned.
 
     Bound (Nemhauser, Wolsey, Fisher 1978): F of the picks is at least 1 - 1/e of the greatest F of any K rows, without
     a minimum distance."""
@@ -46,58 +49,80 @@ def facility_location_picks(
     k = min(max(k, 0), n)
     if weight == 0 or k == 0:
         return diverse_picks(rows, gains, k, weight=0.0, min_distance=min_distance)
-    similarities = _Similarities(rows, is_held=n <= matrix_rows)
+    coverage = _Coverage(_Similarities(rows, is_held=n <= matrix_rows), sizes)
     worth = np.zeros(n) if math.isinf(weight) else gains.astype(np.float64)
     scale = (1.0 if math.isinf(weight) else _BALANCE * min(weight, _GREATEST_WEIGHT)) * k / n / STEPS
-    added = similarities.totals  # what each row would add to the coverage, in whole millionths: exact
-    covered: Rows = np.zeros_like(similarities.of(0))
+    for row in [] if taken is None else taken.tolist():
+        worth[row] = -np.inf
+        coverage.take(row)
     picks: list[int] = []
     while len(picks) < k:
-        total = added * scale
+        total = coverage.added * scale
         total += worth
         pick = int(total.argmax())
         if total[pick] == -np.inf:
             break
         picks.append(pick)
         worth[pick] = -np.inf
-        to_pick = similarities.of(pick)
         if min_distance > 0:
-            worth[similarities.distances(pick) < min_distance * STEPS] = -np.inf
-        better = np.flatnonzero(to_pick > covered)
-        for start in range(0, len(better), _BLOCK):
-            clients = better[start : start + _BLOCK]
-            added -= _no_longer_added(similarities[clients], covered[clients], to_pick[clients])
-        covered[better] = to_pick[better]
+            worth[coverage.similarities.distances(pick) < min_distance * STEPS] = -np.inf
+        coverage.take(pick)
     return np.array(picks, dtype=np.int64)
 
 
-def _no_longer_added(similarities: Rows, before: Rows, after: Rows) -> Floats:
+class _Coverage:
+    """`added` (n,) is what each row would add to the coverage, in whole millionths: exact."""
+
+    def __init__(self, similarities: "_Similarities", sizes: Ints | None) -> None:
+        self.similarities = similarities
+        self._sizes = None if sizes is None else sizes.astype(np.float64)
+        self.added = similarities.totals(self._sizes)
+        self._covered: Rows = np.zeros_like(similarities.of(0))
+
+    def take(self, row: int) -> None:
+        to_row = self.similarities.of(row)
+        better = np.flatnonzero(to_row > self._covered)
+        for start in range(0, len(better), _BLOCK):
+            clients = better[start : start + _BLOCK]
+            sizes = None if self._sizes is None else self._sizes[clients]
+            self.added -= _no_longer_added(self.similarities[clients], self._covered[clients], to_row[clients], sizes)
+        self._covered[better] = to_row[better]
+
+
+def _no_longer_added(similarities: Rows, before: Rows, after: Rows, sizes: Floats | None) -> Floats:
     """Return what each row loses now that these clients are covered better. `similarities` (m, n), of the clients to
     all rows, is overwritten."""
     np.maximum(similarities, before[:, None], out=similarities)
     np.minimum(similarities, after[:, None], out=similarities)
+    if sizes is not None:
+        return np.asarray(sizes @ similarities - sizes @ before.astype(np.float64))
     lost = np.add.reduce(similarities, axis=0, dtype=np.float64)
     lost -= before.sum(dtype=np.float64)
     return np.asarray(lost)
 
 
 class _Similarities:
-    """max(cos, 0) of some rows to all rows, in whole millionths: float32 holds those exactly. `totals` (n,) over all
-    rows."""
+    """max(cos, 0) of some rows to all rows, in whole millionths: float32 holds those exactly."""
 
     def __init__(self, rows: Rows, *, is_held: bool) -> None:
         n = len(rows)
         self._rows = GridRows(rows)[np.arange(n)]
         self._is_zero = np.logical_not(self._rows.any(axis=1))
         self._dtype: type[np.floating[Any]] = np.float64 if n <= _FLOAT64_ROWS else np.float32
-        self.totals = np.empty(n)
-        self._held = np.empty((n, n), dtype=self._dtype) if is_held else None
-        for start in range(0, n, _BLOCK):
+        self._held: Rows | None = None
+        if is_held:
+            self._held = np.empty((n, n), dtype=self._dtype)
+            for start in range(0, n, _BLOCK):
+                self._held[start : start + _BLOCK] = self._compute(slice(start, start + _BLOCK))
+
+    def totals(self, sizes: Floats | None) -> Floats:
+        """`(n,)` the sum over all rows, each as often as its size."""
+        totals = np.empty(len(self._rows))
+        for start in range(0, len(totals), _BLOCK):
             ids = slice(start, start + _BLOCK)
-            block = self._compute(ids)
-            self.totals[ids] = block.sum(axis=1, dtype=np.float64)
-            if self._held is not None:
-                self._held[ids] = block
+            block = self._compute(ids) if self._held is None else self._held[ids]
+            totals[ids] = block.sum(axis=1, dtype=np.float64) if sizes is None else block @ sizes
+        return totals
 
     def __getitem__(self, ids: Ints) -> Rows:
         return self._compute(ids) if self._held is None else self._held[ids]

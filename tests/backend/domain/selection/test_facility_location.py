@@ -126,3 +126,32 @@ def test_identical_rows_come_in_canonical_order(weight: float) -> None:
 def test_a_zero_row_is_covered_by_nothing_but_itself() -> None:
     rows = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
     assert facility_location_picks(rows, np.zeros(4), 2, weight=math.inf).tolist() == [0, 3]
+
+
+@given(pools(), st.integers(0, 8), st.data())
+def test_a_size_counts_like_so_many_copies(pool: tuple[Rows, Floats], k: int, data: st.DataObject) -> None:
+    rows, _ = pool
+    sizes = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows))), dtype=np.int64)
+    no_gains = np.zeros(len(rows))
+    for matrix_rows in (0, 100):
+        picks = facility_location_picks(
+            rows, no_gains, k, weight=math.inf, sizes=sizes, matrix_rows=matrix_rows
+        ).tolist()
+        assert len(set(picks)) == min(k, len(rows))
+        near = similarities(rows)
+        for m, pick in enumerate(picks):
+            before = near[picks[:m]].max(axis=0, initial=0.0)
+            adds = (np.maximum(near, before) - before) @ sizes
+            adds[picks[:m]] = -1
+            assert pick == adds.argmax()
+
+
+@given(pools(), st.integers(0, 8), st.data())
+def test_rows_that_are_taken_cover_and_are_not_returned(pool: tuple[Rows, Floats], k: int, data: st.DataObject) -> None:
+    rows, _ = pool
+    n = len(rows)
+    no_gains = np.zeros(n)
+    first = facility_location_picks(rows, no_gains, data.draw(st.integers(0, n)), weight=math.inf)
+    later = facility_location_picks(rows, no_gains, k, weight=math.inf, taken=first)
+    whole = facility_location_picks(rows, no_gains, len(first) + k, weight=math.inf)
+    assert [*first.tolist(), *later.tolist()] == whole.tolist()
