@@ -16,7 +16,7 @@ from backend.compiles.states import ANSWERED_STATES
 from backend.domain.drafts.vocabulary import Arm, Certificate, Saving, Strategy
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice
-from backend.domain.spec.parsing import first_votes, most_votes
+from backend.domain.spec.parsing import first_votes
 from backend.drafts.cache import find_scope, scope_row
 from backend.drafts.models import LabelDraft, Offer
 from backend.drafts.vault import Vault, make_vault, open_vault

@@ -9,12 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from backend.compiles.models import Slice
 from backend.compiles.states import CandidateState
 from backend.domain.errors import PaymentRequired
+from backend.domain.labeling.linear_head import Flags
 from backend.domain.labeling.rounds import Why
+from backend.domain.spec.defaults import k_of_captures, picks_in_rounds
 from backend.domain.spec.parsing import LabelOutput, first_votes, most_votes, votes_as_needed
 from workers.candidates.headroom import spare_after_labeling
 from workers.labeling.asking import label_call, label_picks
+from workers.labeling.next_rows import rows_to_buy
 from workers.labeling.pool import Places, place, read_pool
 from workers.labeling.posteriors import PPM, Weighed, noise_facts, store, weigh
 from workers.labeling.rounds import Bought, close_round, is_stopped, open_round, purchases_of, stop
@@ -23,11 +27,12 @@ from workers.step.batch_planning import StepBatches
 from workers.step.durable import CompileRun
 from workers.step.teacher_calls import worst_cost
 
-ROUNDS_TO_K = 4  # after the start, up to a K that is fixed
-BATCH_ROUNDS = 2  # in batch mode, where a round may take a day
-VOTE_ROUNDS = 4  # of further votes
-ASK_BELOW = 0.8  # of a row's likeliest label, below which it is asked again: not measured
+ROUNDS_TO_K = 4  # after the start, up to a K that is fixed; in batch mode one, since each may take a day
+VOTE_ROUNDS = 4  # of further votes; in batch mode one
+ASK_BELOW = 0.9  # of a row's likeliest label, below which it is asked again: not measured
 MOST_REPEAT = 0.7  # correlation above which a teacher that is asked again says the same again
+
+Purchases = Sequence[Mapping[str, Any]]
 
 
 def label_all(run: CompileRun, batches: StepBatches) -> bool:
@@ -53,7 +58,7 @@ def label_all(run: CompileRun, batches: StepBatches) -> bool:
             return True
 
 
-def _go_on(run: CompileRun, places: Places, purchases: Sequence[Mapping[str, Any]], *, is_paid: bool) -> bool:
+def _go_on(run: CompileRun, places: Places, purchases: Purchases, *, is_paid: bool) -> bool:
     """Weigh the labels and open the next round; False where there is none."""
     pool = read_pool(run, places)
     if not pool.votes.any():  # what became of the picks is for the step to say
@@ -81,16 +86,34 @@ def _facts(weighed: Weighed) -> dict[str, Any]:
     }
 
 
-def _decide(run: CompileRun, weighed: Weighed, purchases: Sequence[Mapping[str, Any]]) -> list[Bought] | str:
-    if len(purchases) >= _most_rounds(run):
+def _decide(run: CompileRun, weighed: Weighed, purchases: Purchases) -> list[Bought] | str:
+    """The next round of a fixed plan, or why there is none."""
+    n_votes = sum("asked_again" in one["why"] for one in purchases)
+    n_rows = len(purchases) - n_votes
+    is_batch = run.spec.teacher.mode == "batch"
+    most_rows, most_votes_ = (1, 1) if is_batch else (ROUNDS_TO_K, VOTE_ROUNDS)
+    is_open, left = _captures_left(run, weighed)
+    if left > 0 and is_open.any() and n_rows < most_rows:
+        rows = rows_to_buy(run, weighed, is_open, -(-left // (most_rows - n_rows)), is_first=n_rows == 0)
+        return [Bought(row=row, why=why, n_wanted=0) for row, why in rows]
+    if n_votes >= most_votes_:
         return "rounds"
-    votes = _unsure(run, weighed)
-    bought = _affordable(run, votes)
-    return bought or ("budget" if votes else "pool")
+    unsure = _unsure(run, weighed)
+    return _affordable(run, unsure) or ("budget" if unsure else "sure")
 
 
-def _most_rounds(run: CompileRun) -> int:
-    return BATCH_ROUNDS if run.spec.teacher.mode == "batch" else ROUNDS_TO_K + VOTE_ROUNDS
+def _captures_left(run: CompileRun, weighed: Weighed) -> tuple[Flags, int]:
+    """`(n + g,)` the captures that a round may buy, and how many of their K are not bought yet."""
+    pool = weighed.pool
+    nothing = np.zeros(len(pool.votes), dtype=np.bool_)
+    with run.transaction():
+        part = Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, is_captured=True).first()
+    if part is None or not picks_in_rounds(run.spec):
+        return nothing, 0
+    is_captured = nothing.copy()
+    is_captured[: pool.n] = [row.slice_id == part.id for row in pool.rows]  # type: ignore[attr-defined]  # Django's
+    n_bought = int((is_captured & ~pool.is_open).sum())
+    return is_captured & pool.is_open, k_of_captures(run.spec, part.n_candidates) - n_bought
 
 
 def _unsure(run: CompileRun, weighed: Weighed) -> list[Bought]:

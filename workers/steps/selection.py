@@ -8,6 +8,7 @@ from backend.domain.answers.rewards import Calibration
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import SelectionOut, SlicingOut, VerificationOut
+from backend.domain.spec.defaults import first_captures, picks_in_rounds
 from backend.drafts.eviction import shrink
 from backend.drafts.models import Draft
 from workers.candidates.generation import add_round, heldout_keys
@@ -48,6 +49,8 @@ def _next_slice(run: CompileRun) -> Slice | None:
 
 
 def _select_slice(run: CompileRun, slice_row: Slice) -> None:
+    if slice_row.is_captured and picks_in_rounds(run.spec):
+        slice_row.k_requested = first_captures(run.spec, slice_row.n_candidates)  # labelling picks the others
     while True:
         _finish_round(run, slice_row)
         valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID)

@@ -12,10 +12,12 @@ from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, answ
 from backend.domain.planning.trials import most_trials
 from backend.domain.spec.defaults import (
     SliceSize,
+    buys_in_rounds,
     default_k_distill,
-    default_k_select,
     dialect_of,
+    first_captures,
     first_votes,
+    k_of_captures,
     label_max_tokens,
     most_votes,
     reward_of,
@@ -105,16 +107,22 @@ class TeacherPlan:
 
     @property
     def n_picks(self) -> int:
-        """Candidates that selection keeps: K, or all of them where the spec selects nothing."""
-        if self.spec.sampling.method == "all":
-            return sum(self.pools) + self.n_captures
-        k, n = self.spec.sampling.k_select, self.n_captures
-        return sum(size.k for size in self.slices) + (default_k_select(n) if k is None else min(k, n))
+        """Inputs that are labelled: those that selection keeps, or where `plan: auto` decides how many, all of them
+        unless the spec names a K."""
+        written = sum(self.pools) if self._is_all_bought else sum(size.k for size in self.slices)
+        return written + k_of_captures(self.spec, self.n_captures)
 
     @property
     def n_start(self) -> int:
-        """Picks that are labelled in any case."""
-        return self.n_picks
+        """Inputs that are labelled in any case."""
+        if self.spec.sampling.method == "all":
+            return self.n_picks
+        return sum(size.k for size in self.slices) + first_captures(self.spec, self.n_captures)
+
+    @property
+    def _is_all_bought(self) -> bool:
+        is_open = buys_in_rounds(self.spec) and self.spec.sampling.k_select is None
+        return is_open or self.spec.sampling.method == "all"
 
     @property
     def n_pairs(self) -> int:
