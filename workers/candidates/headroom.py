@@ -2,6 +2,7 @@
 can spare, and never the money of the steps that are still to come."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from backend.compiles.models import Compile, Slice
 from backend.domain.lifecycle import STEPS, StepName
@@ -30,10 +31,32 @@ def spare_after_labeling(run: CompileRun) -> int:
         return left_of(fenced.compile) - _rest(fenced.compile, _AFTER_LABELING)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelMoney:
+    """Micro-USD. `left` is for further labels and the training on them; training on one pair is expected to cost
+    `pair`."""
+
+    left: int
+    pair: int
+
+
+def money_for_labels(run: CompileRun, *, n_pairs: int, most_pairs: int) -> LabelMoney:
+    """Return what the budget has for further labels beside the training on `n_pairs` and all that follows it. Training
+    was estimated for `most_pairs`, and each is taken to cost the same."""
+    with run.transaction() as fenced:
+        compile = fenced.compile
+        left = left_of(compile) - _rest(compile, _AFTER_LABELING - {StepName.DISTILLATION})
+        training = _expected(compile, {StepName.DISTILLATION})
+    pair = -(-training // max(1, most_pairs))
+    return LabelMoney(left=left - pair * n_pairs, pair=pair)
+
+
 def _rest(compile: Compile, steps: Collection[StepName]) -> int:
-    estimate = compile.estimate
-    expected = sum(row["expected_microusd"] for row in estimate["steps"] if row["step"] in steps)
-    return int(expected + estimate["worst_batch_microusd"])
+    return _expected(compile, steps) + int(compile.estimate["worst_batch_microusd"])
+
+
+def _expected(compile: Compile, steps: Collection[StepName]) -> int:
+    return sum(int(row["expected_microusd"]) for row in compile.estimate["steps"] if row["step"] in steps)
 
 
 def worst_round(run: CompileRun, slice_row: Slice, n: int, *, extra_chars: int = 0) -> int:

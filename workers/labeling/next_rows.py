@@ -1,32 +1,37 @@
-"""Which rows a round of labelling buys."""
+"""Which rows a round of labelling buys, and which it asks about again."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from backend.compiles.models import Candidate
 from backend.domain.labeling.linear_head import Flags, Ints
+from backend.domain.labeling.purchases import MOST_REPEAT, UNSURE
 from backend.domain.labeling.rounds import Why, next_rows, random_order
 from backend.domain.spec.outputs import Label, LabelOutput
+from backend.domain.spec.parsing import first_votes, most_votes, votes_as_needed
+from workers.labeling.asking import label_call, n_wanted
 from workers.labeling.posteriors import Weighed
+from workers.labeling.rounds import Bought
 from workers.labeling.warnings import is_guessing, missing_labels
 from workers.step.durable import CompileRun
 from workers.step.embedders import embedder_of
+from workers.step.teacher_calls import worst_cost
 
 NEAR_A_LABEL = 2  # rows nearest to the description of a label that no row has
 
 
-def rows_to_buy(
-    run: CompileRun, weighed: Weighed, is_open: Flags, m: int, *, is_first: bool
-) -> list[tuple[Candidate, Why]]:
+def rows_to_buy(run: CompileRun, weighed: Weighed, is_open: Flags, m: int, *, is_first: bool) -> list[Bought]:
     """The next `m` rows with the reason of each, all of fewer. In the first round those nearest to a label that no row
     has come before all others; where a student learns nothing from the labels they are drawn at random."""
     rows, seed = weighed.pool.rows, run.spec.sampling.seed
     near = _near_missing(run, weighed, is_open)[:m] if is_first else []
     is_left = is_open.copy()
     is_left[near] = False
-    bought = [(rows[at], Why.RARE) for at in near]
+    bought = [_row(rows[at], Why.RARE) for at in near]
     if is_guessing(weighed):
         order = random_order(weighed.pool.places.points.keys, seed)
-        return bought + [(rows[at], Why.RANDOM) for at in order[is_left[order]].tolist()[: m - len(near)]]
+        return bought + [_row(rows[at], Why.RANDOM) for at in order[is_left[order]].tolist()[: m - len(near)]]
     picks = next_rows(
         weighed.pool.places.points,
         weighed.probabilities(),
@@ -35,7 +40,38 @@ def rows_to_buy(
         n_by_label=weighed.n_by_label,
         seed=seed,
     )
-    return bought + [(rows[at], why) for at, why in zip(picks.rows.tolist(), picks.why, strict=True)]
+    return bought + [_row(rows[at], why) for at, why in zip(picks.rows.tolist(), picks.why, strict=True)]
+
+
+def ask_again(run: CompileRun, weighed: Weighed) -> list[Bought]:
+    """The rows to ask once more, the least sure first: those whose label is too improbable to be sure of, or to be
+    trusted at all."""
+    if not votes_as_needed(run.spec) or weighed.noise.repeat > MOST_REPEAT:
+        return []
+    most, least = most_votes(run.spec), max(1 - UNSURE, run.spec.sampling.min_agreement)
+    sure = zip(weighed.believed.max(axis=1).round(6).tolist(), weighed.known.tolist(), strict=True)
+    asked = [weighed.pool.rows[at] for p, at in sorted(sure) if p < least and at < weighed.pool.n]
+    again = [Bought(row=row, why=Why.ASKED_AGAIN, n_wanted=n_wanted(run.spec, row) + 1) for row in asked]
+    return [one for one in again if one.n_wanted <= most]
+
+
+def affordable(
+    run: CompileRun, bought: Sequence[Bought], left_microusd: int, *, pair_microusd: int = 0
+) -> list[Bought]:
+    """The first of these that this money can pay at their worst, with the training on new ones."""
+    price, kept = run.prices.of(run.spec.teacher.model), []
+    for one in bought:
+        n = 1 if one.why == Why.ASKED_AGAIN else first_votes(run.spec)
+        left_microusd -= worst_cost(price, label_call(run, one.row, n).request)
+        left_microusd -= 0 if one.why == Why.ASKED_AGAIN else pair_microusd
+        if left_microusd < 0:
+            break
+        kept.append(one)
+    return kept
+
+
+def _row(row: Candidate, why: Why) -> Bought:
+    return Bought(row=row, why=why, n_wanted=0)
 
 
 def _near_missing(run: CompileRun, weighed: Weighed, is_open: Flags) -> list[int]:

@@ -34,6 +34,15 @@ class Weighed:
     noise: Noise
 
     @property
+    def n_asked(self) -> int:
+        """Candidates that were asked about, whatever came of it."""
+        return sum(row.state in (CandidateState.LABELED, CandidateState.UNVERIFIED) for row in self.pool.rows)
+
+    @property
+    def n_votes(self) -> int:
+        return int(self.pool.votes.sum())
+
+    @property
     def n_by_label(self) -> Ints:
         return np.bincount(self.believed.argmax(axis=1), minlength=len(self.pool.labels))
 

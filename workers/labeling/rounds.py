@@ -35,6 +35,15 @@ class Bought:
     n_wanted: int
 
 
+Purchases = Sequence[Mapping[str, Any]]
+
+
+def n_rounds_of(purchases: Purchases) -> tuple[int, int]:
+    """Rounds of rows, and of further votes."""
+    n_votes = sum(Why.ASKED_AGAIN in one["why"] for one in purchases)
+    return len(purchases) - n_votes, n_votes
+
+
 def purchases_of(run: CompileRun) -> list[dict[str, Any]]:
     """The rounds so far, and at the end why there were no more; read inside a transaction."""
     return run.step(StepName.LABELING).purchases or []
@@ -57,13 +66,6 @@ def open_round(run: CompileRun, bought: Sequence[Bought], facts: Mapping[str, An
         entry = {"round": number, "n": len(bought), "why": dict(sorted(why.items())), **facts}
         _save(run, [*purchases, entry])
         _show(run, _message(number, why, facts))
-
-
-def note_random(run: CompileRun, rows: Sequence[Candidate]) -> None:
-    """Say of picks that were drawn at random that they were, inside a transaction."""
-    for row in rows:
-        row.bought_for = Why.RANDOM
-    Candidate.objects.bulk_update(rows, ["bought_for"], batch_size=500)
 
 
 def close_round(run: CompileRun) -> None:
@@ -92,7 +94,7 @@ def stop(run: CompileRun, why: str, facts: Mapping[str, Any]) -> None:
     _save(run, [*purchases_of(run), {"stopped_for": why, **facts}])
 
 
-def is_stopped(purchases: Sequence[Mapping[str, Any]]) -> bool:
+def is_stopped(purchases: Purchases) -> bool:
     return bool(purchases) and "stopped_for" in purchases[-1]
 
 

@@ -7,8 +7,8 @@ from backend.compiles.states import CandidateState
 from backend.domain.answers.rewards import Calibration
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
+from backend.domain.planning.label_plans import first_captures, picks_in_rounds
 from backend.domain.planning.step_outputs import SelectionOut, SlicingOut, VerificationOut
-from backend.domain.spec.defaults import first_captures, picks_in_rounds
 from backend.drafts.eviction import shrink
 from backend.drafts.models import Draft
 from workers.candidates.generation import add_round, heldout_keys

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.money.teacher_prices import is_free
+from backend.domain.planning.label_plans import first_captures, k_of_captures
 from backend.domain.planning.reward_estimates import RewardPlan
 from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, answer_tokens, assumption, recipes_cost
 from backend.domain.planning.trials import most_trials
@@ -15,9 +16,7 @@ from backend.domain.spec.defaults import (
     buys_in_rounds,
     default_k_distill,
     dialect_of,
-    first_captures,
     first_votes,
-    k_of_captures,
     label_max_tokens,
     most_votes,
     reward_of,

@@ -15,8 +15,6 @@ from backend.domain.spec.outputs import JsonOutput, LabelOutput
 from backend.domain.spec.reward import RewardVerifier
 from backend.domain.spec.teacher import Teacher
 
-START_PERCENT = 30  # of a fixed K of captures, labelled before a label is known: not measured against other shares
-LEAST_START = 20  # rows of that start, and two a label
 MOST_VOTES = 5  # answers to one input where the spec names no number
 UNPLANNED = frozenset({"random", "all"})  # methods of baselines: they keep what they keep
 GENERAL = "general"  # the one slice of a json or text task that names none
@@ -104,31 +102,6 @@ def buys_in_rounds(spec: Spec) -> bool:
     """Say whether `plan: auto` decides how many inputs are labelled."""
     is_planned = spec.plan.kind == "auto" and spec.sampling.method not in UNPLANNED
     return is_planned and isinstance(spec.output, LabelOutput)
-
-
-def picks_in_rounds(spec: Spec) -> bool:
-    """Say whether of captures a start is labelled first, and the labels say which come next."""
-    return isinstance(spec.output, LabelOutput) and spec.sampling.method in ("auto", "representative")
-
-
-def k_of_captures(spec: Spec, n: int) -> int:
-    """The number of `n` captures that are labelled: what the spec names, all where `plan: auto` decides how many of
-    them, else a third."""
-    if spec.sampling.method == "all":
-        return n
-    k = spec.sampling.k_select
-    if k is None:
-        return n if buys_in_rounds(spec) and picks_in_rounds(spec) else default_k_select(n)
-    return min(n, k)
-
-
-def first_captures(spec: Spec, n: int) -> int:
-    """The number of `n` captures that are labelled before a label is known."""
-    k = k_of_captures(spec, n)
-    if not picks_in_rounds(spec):
-        return k
-    share = 0 if buys_in_rounds(spec) else -(-k * START_PERCENT // 100)
-    return min(k, max(share, 2 * len(label_names(spec)), LEAST_START))
 
 
 def label_max_tokens(spec: Spec) -> int:

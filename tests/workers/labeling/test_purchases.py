@@ -88,7 +88,7 @@ def test_a_teacher_that_is_right_is_asked_once_an_input(monkeypatch):
 def test_an_input_whose_first_answer_surprises_is_asked_again_and_gets_its_label(monkeypatch):
     wrong = [TEXTS[18], TEXTS[20]]
     recorded(monkeypatch, {text: [other(right_label(text)), *[right_label(text)] * 4] for text in wrong})
-    row = make()
+    row = make(sampling={"k_select": len(TEXTS), "min_agreement": 0.9})
     walk_through(start(row), *ALL)
     rows = {one.text: one for one in candidates(row, state__in=["trained", "left_out", "unverified"])}
     for text in wrong:
@@ -140,3 +140,28 @@ def test_captures_are_labelled_in_rounds_up_to_their_k(monkeypatch):
     facts = step(row, StepName.LABELING).output["facts"]
     assert [one["n"] for one in facts["purchases"] if "asked_again" not in one["why"]] == bought
     check_money(row)
+
+
+def test_a_plan_that_decides_begins_small_and_buys_while_it_is_worth_it(monkeypatch):
+    recorded(monkeypatch)
+    row = make(plan="auto", sampling={})
+    run = start(row)
+    walk_through(run, *TO_SELECTION)
+    assert len(candidates(row, state="picked")) == 20
+    walk_through(run, StepName.LABELING)
+    labeled = candidates(row, state__in=["trained", "left_out", "unverified"])
+    assert len(labeled) > 20
+    facts = step(row, StepName.LABELING).output["facts"]
+    assert facts["stopped_for"] in {"pool", "flat", "worth", "gate_margin"}
+    assert facts["purchases"][0]["round"] == 1
+    assert sum(one["n"] for one in facts["purchases"] if "asked_again" not in one["why"]) == len(labeled) - 20
+    assert facts["votes"]["n"] >= len(labeled)
+    check_money(row)
+
+
+def test_a_named_k_binds_a_plan_that_decides(monkeypatch):
+    recorded(monkeypatch)
+    row = make(plan="auto", sampling={"k_select": 26})
+    walk_through(start(row), *ALL)
+    assert len(candidates(row, state__in=["trained", "left_out", "unverified"])) <= 26
+    assert step(row, StepName.LABELING).output["facts"]["stopped_for"] in {"limit", "gate_margin", "flat", "worth"}

@@ -1,0 +1,129 @@
+"""The rounds of `plan: auto`: any candidate of the compile, while what it is likely to bring is worth its price."""
+
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Sum
+
+from backend.compiles.models import Slice, TeacherCall
+from backend.compiles.states import ANSWERED_STATES
+from backend.domain.evaluation.classification import wilson_interval
+from backend.domain.labeling.learning_curves import CurvePoint, curve_points, fit_curve
+from backend.domain.labeling.purchases import (
+    MOST_ROUNDS,
+    POINT_USD,
+    ROUNDS_OF_A_CURVE,
+    PlanState,
+    PurchaseKind,
+    StopFor,
+    next_purchase,
+)
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.label_plans import k_of_captures
+from backend.domain.spec.parsing import first_votes
+from workers.candidates.headroom import LabelMoney, money_for_labels
+from workers.labeling.asking import label_call
+from workers.labeling.next_rows import affordable, ask_again, rows_to_buy
+from workers.labeling.posteriors import MIN_HONEST, PPM, Weighed
+from workers.labeling.rounds import Bought, Purchases, n_rounds_of
+from workers.step.durable import CompileRun
+from workers.step.teacher_calls import worst_cost
+
+BATCH_ROUNDS = 2  # of rows after the start in batch mode, and one of votes: each may take a day
+USD = Decimal(1_000_000)
+
+
+def decide_auto(
+    run: CompileRun, weighed: Weighed, purchases: Purchases
+) -> tuple[list[Bought] | StopFor, list[CurvePoint]]:
+    """The next round, or why there is none, and the curve that was listened to."""
+    of_rows, of_votes = n_rounds_of(purchases)
+    is_batch = run.spec.teacher.mode == "batch"
+    unsure = [] if is_batch and of_votes else ask_again(run, weighed)
+    money = _money(run, weighed)
+    points = _points(weighed) if of_rows + 1 >= ROUNDS_OF_A_CURVE else []
+    state = PlanState(
+        n_labels=len(weighed.pool.labels),
+        n_open=int(weighed.pool.is_open.sum()),
+        n_labelled=weighed.n_asked,
+        n_rounds=of_rows + 1,
+        n_vote_rounds=of_votes,
+        n_calls=weighed.n_votes,
+        n_votes_again=max(0, weighed.n_votes - weighed.n_asked * first_votes(run.spec)),
+        n_unsure=len(unsure),
+        repeat=weighed.noise.repeat,
+        curve=fit_curve(points) if points else None,
+        point_usd=run.spec.plan.point_usd or POINT_USD,
+        row_limit=_row_limit(run),
+        most_rounds=1 + BATCH_ROUNDS if is_batch else MOST_ROUNDS,
+        gate=run.spec.gate.accuracy_lower,
+        accuracy_low=_accuracy_low(run, weighed),
+        **_prices(run, weighed, money),
+    )
+    purchase = next_purchase(state)
+    if isinstance(purchase, StopFor):
+        return purchase, points
+    if purchase.kind == PurchaseKind.VOTES:
+        bought = unsure[: purchase.n]
+    else:
+        bought = rows_to_buy(run, weighed, weighed.pool.is_open, purchase.n, is_first=of_rows == 0)
+    return affordable(run, bought, money.left, pair=money.pair) or StopFor.BUDGET, points
+
+
+def curve_facts(points: list[CurvePoint]) -> list[dict[str, int]]:
+    return [
+        {
+            "n": point.n,
+            "n_rows": point.n_rows,
+            "accuracy_ppm": round(point.accuracy * PPM),
+            "loss_ppm": round(point.loss * PPM),
+        }
+        for point in points
+    ]
+
+
+def _points(weighed: Weighed) -> list[CurvePoint]:
+    places = weighed.pool.places
+    return curve_points(places.points.rows[weighed.known], weighed.believed, places.folds[weighed.known])
+
+
+def _accuracy_low(run: CompileRun, weighed: Weighed) -> float | None:
+    """The lower bound of the student's accuracy on honest rows, where there are enough of them."""
+    honest = weighed.is_right[weighed.is_honest]
+    if len(honest) < MIN_HONEST:
+        return None
+    return wilson_interval(float(honest.sum()), len(honest), run.spec.gate.confidence)[0]
+
+
+def _row_limit(run: CompileRun) -> int | None:
+    """The K that the spec names, of all slices together."""
+    if run.spec.sampling.k_select is None:
+        return None
+    with run.transaction():
+        slices = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id))
+    return sum(
+        k_of_captures(run.spec, part.n_candidates) if part.is_captured else int(part.k_requested) for part in slices
+    )
+
+
+def _money(run: CompileRun, weighed: Weighed) -> LabelMoney:
+    n_gold, limit = len(weighed.pool.places.gold), _row_limit(run)
+    most = weighed.pool.n if limit is None else min(weighed.pool.n, limit)
+    return money_for_labels(run, n_pairs=weighed.n_asked + n_gold, most_pairs=most + n_gold)
+
+
+def _prices(run: CompileRun, weighed: Weighed, money: LabelMoney) -> dict[str, Any]:
+    """The money, what a row may cost and what rows have cost so far, US dollars."""
+    n_first, price = first_votes(run.spec), run.prices.of(run.spec.teacher.model)
+    longest = max(weighed.pool.rows, key=lambda row: len(row.text.encode()))
+    worst = Decimal(worst_cost(price, label_call(run, longest, n_first).request))
+    calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, step=StepName.LABELING)
+    with run.transaction():
+        paid = calls.filter(state__in=ANSWERED_STATES).aggregate(total=Sum("cost_microusd"), n=Sum("n"))
+    call = Decimal(n_first * paid["total"]) / paid["n"] if paid["n"] else worst
+    return {
+        "money_usd": Decimal(money.left) / USD,
+        "pair_usd": Decimal(money.pair) / USD,
+        "worst_usd": worst / USD,
+        "call_usd": min(call, worst) / USD,
+    }
