@@ -1,0 +1,169 @@
+"""The next thing that a compile buys for its labels: more rows, more votes on rows it is unsure of, or nothing.
+
+Rows come first, in rounds that grow with what is labelled, while what the learning curve expects of them is worth more
+than they cost; then votes. Everything is decided from the state alone, so that a process that starts again decides the
+same.
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+import numpy as np
+
+from backend.domain.labeling.learning_curves import Curve
+from backend.domain.labeling.linear_head import Floats, Ints
+
+POINT_USD = Decimal("1.00")  # what a point of accuracy is worth where the spec does not say
+START_SHARE = 0.1  # of the pool, in the first round
+START_LEAST, START_PER_LABEL = 20, 2  # rows of the first round, at least
+START_MOST = 500  # rows of the first round, at most, unless labels need more: a curve comes before large sums
+GROWTH = 0.75  # of what is labelled, in each later round: 1,000 rows take 5 rounds
+REST = 0.25  # of a round, below which rows that would be left over are bought with it
+LEAST_ROUND = 20  # rows, below which a round is not made smaller to be worth its price
+LEAST_BOUGHT = 10  # rows that the money must be enough for, after the first round
+MOST_ROUNDS = 12  # of rows
+ROUNDS_OF_A_CURVE = 2  # of rows, before the curve is listened to
+FLAT_POINTS = 0.1  # of accuracy: a curve whose upper bound of the next round is below it is flat
+GATE_MARGIN = 0.02  # of accuracy above the gate's, at the lower bound
+MOST_VOTE_ROUNDS = 4
+VOTE_SHARE = 0.25  # of all calls, at most, for more votes
+UNSURE = 0.2  # a row whose label is less probable than 1 less this is asked again
+MOST_REPEAT = 0.7  # correlation of repeated answers from which on no vote is worth asking
+
+
+class PurchaseKind(StrEnum):
+    ROWS = "rows"
+    VOTES = "votes"
+
+
+class StopFor(StrEnum):
+    GATE_MARGIN = "gate_margin"  # the gate is passed with a margin
+    FLAT = "flat"  # more rows would bring next to nothing
+    WORTH = "worth"  # more rows cost more than they are worth
+    BUDGET = "budget"
+    POOL = "pool"  # every row is labelled
+    LIMIT = "limit"  # as many rows as the spec names
+    ROUNDS = "rounds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purchase:
+    """`n` new rows with one vote each, or one more vote on each of the `n` rows that `unsure_rows` names first."""
+
+    kind: PurchaseKind
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanState:
+    """A plan between two rounds. `n_open` rows can be bought, `n_labelled` are; `row_limit` is how many the spec
+    names. `n_calls` counts votes of rows and again, `n_votes_again` the latter. `n_unsure` is how many rows
+    `unsure_rows` names now; `repeat` the correlation of repeated answers.
+
+    `money_usd` is left for labels and for training on them; `call_usd` is what a vote is expected to cost, `worst_usd`
+    what it may cost, `pair_usd` what training on a row costs. `accuracy_low` is a lower bound of the student's accuracy
+    on honest rows, `gate` the accuracy that the gate asks for."""
+
+    n_labels: int
+    n_open: int
+    n_labelled: int
+    n_rounds: int
+    n_vote_rounds: int
+    n_calls: int
+    n_votes_again: int
+    n_unsure: int
+    repeat: float
+    money_usd: Decimal
+    call_usd: Decimal
+    worst_usd: Decimal
+    pair_usd: Decimal
+    curve: Curve | None = None
+    point_usd: Decimal = POINT_USD
+    row_limit: int | None = None
+    most_rounds: int = MOST_ROUNDS
+    accuracy_low: float | None = None
+    gate: float | None = None
+
+
+def next_purchase(state: PlanState) -> Purchase | StopFor:
+    """Return what to buy next; where rows have ended and no vote is wanted, why rows did."""
+    rows = _rows(state)
+    if isinstance(rows, Purchase):
+        return rows
+    n_votes = min(_wanted_votes(state), _affordable(state.money_usd, state.worst_usd))
+    return Purchase(kind=PurchaseKind.VOTES, n=n_votes) if n_votes > 0 else rows
+
+
+def round_size(*, n_labels: int, n_open: int, n_labelled: int) -> int:
+    """Return how many rows a round has when nothing is in its way.
+
+    >>> round_size(n_labels=20, n_open=1000, n_labelled=0), round_size(n_labels=20, n_open=900, n_labelled=100)
+    (100, 75)
+    """
+    n_pool = n_open + n_labelled
+    least = max(START_LEAST, START_PER_LABEL * n_labels)
+    if n_labelled == 0:
+        return min(max(least, min(math.ceil(START_SHARE * n_pool), START_MOST)), n_open)
+    size = max(math.ceil(GROWTH * n_labelled), LEAST_ROUND)
+    return n_open if n_open < (1 + REST) * size else size
+
+
+def unsure_rows(posteriors: Floats, n_votes: Ints, *, most: int) -> Ints:
+    """The rows to ask again, least sure first: those with 1 to `most` - 1 votes whose label, by `posteriors` (n, L), is
+    less probable than 1 - UNSURE. Rows that are equally unsure, to 1e-6, come in the order in which they are passed."""
+    doubt = np.rint((1 - posteriors.max(axis=1, initial=0.0)) * 1e6)
+    rows = np.flatnonzero((doubt > UNSURE * 1e6) & (n_votes > 0) & (n_votes < most))
+    return rows[np.argsort(-doubt[rows], kind="stable")]
+
+
+def _rows(state: PlanState) -> Purchase | StopFor:
+    limit = math.inf if state.row_limit is None else state.row_limit
+    n_left = int(min(state.n_open, limit - state.n_labelled))
+    if state.n_open <= 0:
+        return StopFor.POOL
+    if n_left <= 0:
+        return StopFor.LIMIT
+    if state.n_rounds >= state.most_rounds:
+        return StopFor.ROUNDS
+    if state.accuracy_low is not None and state.gate is not None and state.accuracy_low >= state.gate + GATE_MARGIN:
+        return StopFor.GATE_MARGIN
+    money = state.money_usd - _wanted_votes(state) * state.worst_usd
+    n_affordable = _affordable(money, state.worst_usd + state.pair_usd)
+    if n_affordable < (min(LEAST_BOUGHT, n_left) if state.n_labelled else 1):
+        return StopFor.BUDGET
+    size = round_size(n_labels=state.n_labels, n_open=state.n_open, n_labelled=state.n_labelled)
+    n = min(size, n_left, n_affordable)
+    if state.curve is None or state.n_rounds < ROUNDS_OF_A_CURVE:
+        return Purchase(kind=PurchaseKind.ROWS, n=n)
+    if state.curve.gain(state.n_labelled, size)[2] < FLAT_POINTS:
+        return StopFor.FLAT
+    return _worth_buying(state, state.curve, n)
+
+
+def _worth_buying(state: PlanState, curve: Curve, n: int) -> Purchase | StopFor:
+    """A round of n rows; a smaller one where only that is worth its price, since the first rows bring most."""
+    while True:
+        expected = Decimal(repr(curve.gain(state.n_labelled, n)[1]))
+        if expected * state.point_usd > n * (state.call_usd + state.pair_usd):
+            return Purchase(kind=PurchaseKind.ROWS, n=n)
+        if n // 2 < LEAST_ROUND:
+            return StopFor.WORTH
+        n //= 2
+
+
+def _wanted_votes(state: PlanState) -> int:
+    """Return how many votes to ask for again: one for each unsure row, until they are VOTE_SHARE of all calls."""
+    if state.repeat > MOST_REPEAT or state.n_vote_rounds >= MOST_VOTE_ROUNDS:
+        return 0
+    n_first = state.n_calls - state.n_votes_again
+    n_allowed = math.floor(n_first * VOTE_SHARE / (1 - VOTE_SHARE)) - state.n_votes_again
+    return max(min(state.n_unsure, n_allowed), 0)
+
+
+def _affordable(money: Decimal, price: Decimal) -> int:
+    """Return how many of a thing the money buys; what is free is always affordable."""
+    if money < 0:
+        return 0
+    return int(money // price) if price > 0 else 2**62
