@@ -55,16 +55,14 @@ def ask_again(run: CompileRun, weighed: Weighed) -> list[Bought]:
     return [one for one in again if one.n_wanted <= most]
 
 
-def affordable(
-    run: CompileRun, bought: Sequence[Bought], left_microusd: int, *, pair_microusd: int = 0
-) -> list[Bought]:
-    """The first of these that this money can pay at their worst, with the training on new ones."""
+def affordable(run: CompileRun, bought: Sequence[Bought], left: int, *, pair: int = 0) -> list[Bought]:
+    """The first of these that `left` micro-USD can pay at their worst, with the training on new ones, `pair` each."""
     price, kept = run.prices.of(run.spec.teacher.model), []
     for one in bought:
-        n = 1 if one.why == Why.ASKED_AGAIN else first_votes(run.spec)
-        left_microusd -= worst_cost(price, label_call(run, one.row, n).request)
-        left_microusd -= 0 if one.why == Why.ASKED_AGAIN else pair_microusd
-        if left_microusd < 0:
+        is_new = one.why != Why.ASKED_AGAIN
+        left -= worst_cost(price, label_call(run, one.row, first_votes(run.spec) if is_new else 1).request)
+        left -= pair if is_new else 0
+        if left < 0:
             break
         kept.append(one)
     return kept

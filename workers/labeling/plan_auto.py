@@ -7,7 +7,6 @@ from django.db.models import Sum
 
 from backend.compiles.models import Slice, TeacherCall
 from backend.compiles.states import ANSWERED_STATES
-from backend.domain.evaluation.classification import wilson_interval
 from backend.domain.labeling.learning_curves import CurvePoint, curve_points, fit_curve
 from backend.domain.labeling.purchases import (
     MOST_ROUNDS,
@@ -22,14 +21,14 @@ from backend.domain.lifecycle import StepName
 from backend.domain.planning.label_plans import k_of_captures
 from backend.domain.spec.parsing import first_votes
 from workers.candidates.headroom import LabelMoney, money_for_labels
-from workers.labeling.asking import label_call
+from workers.labeling.asking import label_call, n_wanted
 from workers.labeling.next_rows import affordable, ask_again, rows_to_buy
-from workers.labeling.posteriors import MIN_HONEST, PPM, Weighed
+from workers.labeling.posteriors import PPM, Weighed
 from workers.labeling.rounds import Bought, Purchases, n_rounds_of
 from workers.step.durable import CompileRun
 from workers.step.teacher_calls import worst_cost
 
-BATCH_ROUNDS = 2  # of rows after the start in batch mode, and one of votes: each may take a day
+BATCH_ROUNDS = 2  # of rows in batch mode, the start among them, and one of votes: each may take a day
 USD = Decimal(1_000_000)
 
 
@@ -40,7 +39,7 @@ def decide_auto(
     of_rows, of_votes = n_rounds_of(purchases)
     is_batch = run.spec.teacher.mode == "batch"
     unsure = [] if is_batch and of_votes else ask_again(run, weighed)
-    money = _money(run, weighed)
+    money, n_again = _money(run, weighed), _n_again(run, weighed)
     points = _points(weighed) if of_rows + 1 >= ROUNDS_OF_A_CURVE else []
     state = PlanState(
         n_labels=len(weighed.pool.labels),
@@ -48,16 +47,14 @@ def decide_auto(
         n_labelled=weighed.n_asked,
         n_rounds=of_rows + 1,
         n_vote_rounds=of_votes,
-        n_calls=weighed.n_votes,
-        n_votes_again=max(0, weighed.n_votes - weighed.n_asked * first_votes(run.spec)),
+        n_calls=n_again + weighed.n_asked * first_votes(run.spec),
+        n_votes_again=n_again,
         n_unsure=len(unsure),
         repeat=weighed.noise.repeat,
         curve=fit_curve(points) if points else None,
         point_usd=run.spec.plan.point_usd or POINT_USD,
         row_limit=_row_limit(run),
-        most_rounds=1 + BATCH_ROUNDS if is_batch else MOST_ROUNDS,
-        gate=run.spec.gate.accuracy_lower,
-        accuracy_low=_accuracy_low(run, weighed),
+        most_rounds=BATCH_ROUNDS if is_batch else MOST_ROUNDS,
         **_prices(run, weighed, money),
     )
     purchase = next_purchase(state)
@@ -87,12 +84,10 @@ def _points(weighed: Weighed) -> list[CurvePoint]:
     return curve_points(places.points.rows[weighed.known], weighed.believed, places.folds[weighed.known])
 
 
-def _accuracy_low(run: CompileRun, weighed: Weighed) -> float | None:
-    """The lower bound of the student's accuracy on honest rows, where there are enough of them."""
-    honest = weighed.is_right[weighed.is_honest]
-    if len(honest) < MIN_HONEST:
-        return None
-    return wilson_interval(float(honest.sum()), len(honest), run.spec.gate.confidence)[0]
+def _n_again(run: CompileRun, weighed: Weighed) -> int:
+    """Votes that rows were asked for beside their first ones."""
+    n_first = first_votes(run.spec)
+    return sum(max(0, n_wanted(run.spec, row) - n_first) for row in weighed.pool.rows)
 
 
 def _row_limit(run: CompileRun) -> int | None:

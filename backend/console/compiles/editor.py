@@ -22,10 +22,12 @@ from backend.console.compiles.spec_text import MAX_BYTES, SpecText, read_spec, w
 from backend.domain.canonical import sha256_hex
 from backend.domain.errors import CustomerError, InvalidInput, InvalidSpec
 from backend.domain.ids import Prefix, decode_id, encode_id
+from backend.domain.labeling.purchases import POINT_USD
 from backend.domain.money.teacher_prices import price_json, price_sentence
 from backend.domain.planning.estimates import Estimate, check_budget
 from backend.domain.planning.preflight.lines import Preflight, in_order
 from backend.domain.roles import Permission
+from backend.domain.spec.defaults import buys_in_rounds
 from backend.domain.spec.parsing import (
     Spec,
     effective_slices,
@@ -280,6 +282,7 @@ def _summary(spec: Spec) -> list[tuple[str, str]]:
         ("Teacher", model + (f", falls back to {teacher.fallback_model}" if teacher.fallback_model else "")),
         ("Candidates", f"{_pools(spec)}, by {sampling.method}"),
         ("Labels", _votes(spec)),
+        ("How many", _plan(spec)),
         ("If a slice is poor", ", then ".join(sampling.on_gap)),
         ("Drafts", spec.draft_cache.verify if spec.draft_cache.enabled else "off"),
         ("Gate", f"{_k_min(spec)}, accuracy {spec.gate.accuracy_lower:g} at its lower bound"),
@@ -306,6 +309,13 @@ def _votes(spec: Spec) -> str:
         how_many = f"one vote per pick, up to {most_votes(spec)} where the label is unsure"
         return f"{how_many}, at least {spec.sampling.min_agreement:.0%} sure"
     return f"{first_votes(spec)} votes per pick, at least {spec.sampling.min_agreement:.0%} agreed"
+
+
+def _plan(spec: Spec) -> str:
+    if not buys_in_rounds(spec):
+        return "as many as K says"
+    worth = spec.plan.point_usd or POINT_USD
+    return f"in rounds, while a point of accuracy costs less than ${worth:g}"
 
 
 def _answers(spec: Spec) -> str:

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
-from scipy.optimize import minimize
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -104,6 +102,8 @@ def _directions(rows: Floats) -> tuple[Floats, Floats]:
     """`(d, r)` orthonormal directions that the rows lie in, and `(r,)` the rows' squared lengths along each."""
     is_wide = len(rows) < rows.shape[1]
     gram = rows @ rows.T if is_wide else rows.T @ rows
+    from scipy.linalg import eigh  # at the first use: a web process plans labels and fits nothing
+
     lengths, vectors = eigh(gram, overwrite_a=True, check_finite=False)
     is_used = lengths > max(_FLAT * lengths[-1], 1e-300)
     lengths, vectors = lengths[is_used], vectors[:, is_used]
@@ -121,6 +121,8 @@ class _Loss:
     def least(self, point: Floats | None) -> Floats:
         options = {"maxiter": MAX_STEPS, "gtol": TOLERANCE, "ftol": 1e-14}
         first = self._constant() if point is None else point
+        from scipy.optimize import minimize
+
         return np.asarray(minimize(self._at, first, jac=True, method="L-BFGS-B", options=options).x)
 
     def _constant(self) -> Floats:

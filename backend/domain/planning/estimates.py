@@ -29,6 +29,7 @@ from backend.domain.planning.teacher_estimates import TeacherPlan
 from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Trials, n_bytes
 from backend.domain.planning.trial_estimates import Range as Range
 from backend.domain.spec.defaults import (
+    buys_in_rounds,
     effective_slices,
     label_names,
     reward_of,
@@ -144,6 +145,9 @@ def estimate(
     )
     n_trained = plan.n_pairs + n_gold_train
     steps[StepName.DISTILLATION] = runs.first_training(n_trained)
+    if buys_in_rounds(spec):
+        least = runs.first_training(min(plan.n_start, plan.n_pairs) + n_gold_train)
+        steps[StepName.DISTILLATION] = replace(steps[StepName.DISTILLATION], low=least.low)
     answering = runs.rest(n_trained)
     teacher_rows = plan.teacher_rows(n_heldout)
     steps[StepName.EVALUATION] = answering + plan.judging(n_heldout) + plan.answering(teacher_rows)

@@ -250,7 +250,7 @@ class TeacherPlan:
 
     @property
     def _labels_a_call(self) -> int:
-        return min(most_votes(self.spec), dialect_of(self.spec.teacher).max_n)
+        return min(first_votes(self.spec), dialect_of(self.spec.teacher).max_n)
 
     def _cost(self, input_tokens: int, output_tokens: int) -> int:
         return self.price.cost_microusd(input_tokens=input_tokens, output_tokens=output_tokens)
@@ -273,6 +273,11 @@ class TeacherPlan:
     def assumptions(self, n_gold_train: int, teacher_rows: int) -> Iterator[str]:
         n, n_slices = sum(self.pools), len(self.pools)
         yield f"{n} candidates in {n_slices} slices, {self.n_captures} captures, {self.n_picks} picks"
+        if buys_in_rounds(self.spec):
+            yield (
+                f"{self.n_start} picks are labelled in any case, {self.n_picks} are expected, in rounds and while a "
+                "point of accuracy is worth what it costs (plan)"
+            )
         yield f"{self._votes_assumed}; {n_gold_train} gold pairs train besides the selected ones"
         yield f"{self.prompt_candidate} prompt tokens and {self.mean_output} a choice, {self.per_call} a call"
         yield f"{self.prompt_label} prompt tokens a label call and {self.label_output} an answer"

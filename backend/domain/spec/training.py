@@ -300,7 +300,7 @@ class Plan(Part):
         gt=0,
         le=100_000,
         json_schema_extra={"exclusiveMinimum": 0, "maximum": 100_000},
-        description="US dollars that a point of accuracy (a hundredth) is worth; null: $0.05.",
+        description="US dollars that a point of accuracy (a hundredth) is worth; null: $1.",
         examples=[0.05],
     )
 

@@ -64,7 +64,8 @@ def test_low_is_at_most_expected_is_at_most_high_in_every_step(
 def test_expected_is_the_price_of_the_tokens_it_names() -> None:
     """4 slices of 12 candidates are 8 calls (8 + 4 choices each); 16 picks are labelled once, and a
     quarter of them once more."""
-    made = estimate(spec(), prompt_tokens_candidate=1000, prompt_tokens_label=1000, mean_output_tokens=100)
+    fixed = spec(plan="fixed")
+    made = estimate(fixed, prompt_tokens_candidate=1000, prompt_tokens_label=1000, mean_output_tokens=100)
     candidates = 8 * 1000 * 0.1 + 48 * 100 * 0.4
     embedding = 48 * 102 * 0.01
     assert made.steps[StepName.SYNTHESIS].expected == round(candidates) + round(embedding)
@@ -310,3 +311,26 @@ def test_the_bounds_of_a_generative_task_are_in_order_too(kind: str, most: int, 
     made = estimate(generative(kind, output={"max_tokens": most}, train=train), n_heldout=n, n_gold_train=n)
     for amount in made.steps.values():
         assert 0 <= amount.low <= amount.expected <= amount.high
+
+
+def captured(**changes: Any) -> Spec:
+    return spec(slices=[], captures={"inline": ["where is my refund"]}, **changes)
+
+
+def test_a_plan_that_decides_is_expected_to_label_every_input_and_starts_with_few() -> None:
+    """1,000 captures: a tenth is labelled in any case; of all, a quarter is expected to be asked once more."""
+    made = estimate(captured(plan="auto"), n_captures=1000, prompt_tokens_label=1000)
+    fixed = estimate(captured(plan="fixed"), n_captures=1000, prompt_tokens_label=1000)
+    named = estimate(captured(plan="auto", sampling={"k_select": 334}), n_captures=1000, prompt_tokens_label=1000)
+    expected = 1250 * (1000 * 0.1 + 4 * 0.4)
+    assert made.steps[StepName.LABELING].expected == round(expected)
+    assert named.steps[StepName.LABELING].expected == fixed.steps[StepName.LABELING].expected < expected / 2
+    assert made.steps[StepName.LABELING].low < fixed.steps[StepName.LABELING].low
+    assert made.steps[StepName.DISTILLATION].low < fixed.steps[StepName.DISTILLATION].expected
+    assert any("100 picks are labelled in any case, 1000 are expected" in line for line in made.assumptions)
+
+
+def test_json_and_text_keep_five_votes_and_a_fixed_k() -> None:
+    made = estimate(json_spec(), n_captures=300, prompt_tokens_label=1000)
+    assert any(line.startswith("5 label samples a pick") for line in made.assumptions)
+    assert not any("in any case" in line for line in made.assumptions)
