@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -46,11 +47,11 @@ def other(label: str) -> str:
     return LABELS[label == LABELS[0]]
 
 
-def recorded(monkeypatch: Any, answers: dict[str, list[str]] | None = None) -> None:
+def recorded(monkeypatch: Any, answers: dict[str, list[str]] | None = None, *, texts: Sequence[str] = TEXTS) -> None:
     """The teacher is right, but for `answers` by text."""
     rows = [
         {"item": text, "completions": [{"text": one} for one in (answers or {}).get(text, [right_label(text)])]}
-        for text in TEXTS
+        for text in texts
     ]
     taught_by(monkeypatch, ReplayTeacher("\n".join(map(json.dumps, rows)).encode()))  # type: ignore[arg-type]
 
@@ -88,7 +89,7 @@ def test_a_teacher_that_is_right_is_asked_once_an_input(monkeypatch):
 def test_an_input_whose_first_answer_surprises_is_asked_again_and_gets_its_label(monkeypatch):
     wrong = [TEXTS[18], TEXTS[20]]
     recorded(monkeypatch, {text: [other(right_label(text)), *[right_label(text)] * 4] for text in wrong})
-    row = make(sampling={"k_select": len(TEXTS), "min_agreement": 0.9})
+    row = make(sampling={"k_select": len(TEXTS), "min_agreement": 0.95})
     walk_through(start(row), *ALL)
     rows = {one.text: one for one in candidates(row, state__in=["trained", "left_out", "unverified"])}
     for text in wrong:

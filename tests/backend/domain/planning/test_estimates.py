@@ -31,6 +31,7 @@ def spec(**changed: Any) -> Spec:
             "output": {"type": "label", "labels": labels},
             "examples": {"inline": inline},
             "teacher": {"provider": "grammar", "model": "kolm-grammar-1"},
+            "plan": "fixed",
             **changed,
         }
     )
@@ -64,8 +65,7 @@ def test_low_is_at_most_expected_is_at_most_high_in_every_step(
 def test_expected_is_the_price_of_the_tokens_it_names() -> None:
     """4 slices of 12 candidates are 8 calls (8 + 4 choices each); 16 picks are labelled once, and a
     quarter of them once more."""
-    fixed = spec(plan="fixed")
-    made = estimate(fixed, prompt_tokens_candidate=1000, prompt_tokens_label=1000, mean_output_tokens=100)
+    made = estimate(spec(), prompt_tokens_candidate=1000, prompt_tokens_label=1000, mean_output_tokens=100)
     candidates = 8 * 1000 * 0.1 + 48 * 100 * 0.4
     embedding = 48 * 102 * 0.01
     assert made.steps[StepName.SYNTHESIS].expected == round(candidates) + round(embedding)
@@ -331,6 +331,6 @@ def test_a_plan_that_decides_is_expected_to_label_every_input_and_starts_with_fe
 
 
 def test_json_and_text_keep_five_votes_and_a_fixed_k() -> None:
-    made = estimate(json_spec(), n_captures=300, prompt_tokens_label=1000)
+    made = estimate(generative("json"), n_captures=300, prompt_tokens_label=1000)
     assert any(line.startswith("5 label samples a pick") for line in made.assumptions)
     assert not any("in any case" in line for line in made.assumptions)
