@@ -34,7 +34,7 @@ from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, S
 from backend.domain.money.pricing import price_book
 from backend.domain.money.teacher_prices import kept_prices
 from backend.domain.spec.defaults import rewarder_of
-from backend.domain.spec.parsing import parse_spec
+from backend.domain.spec.parsing import read_stored_spec
 from backend.runner_jobs import leases as job_leases
 from backend.tenants.isolation import tenant_scope
 from backend.usage import holds
@@ -156,7 +156,7 @@ def _open(lease: Lease, stop: StopSignal) -> CompileRun | None:
 def _load(lease: Lease, stop: StopSignal) -> CompileRun:
     with leases.fenced_transaction(lease) as fenced:
         spec_json, estimate = fenced.compile.spec, fenced.compile.estimate
-    spec = parse_spec(spec_json)
+    spec = read_stored_spec(spec_json)
     prices = kept_prices(estimate, spec.teacher, book=price_book(), rewarder=rewarder_of(spec))
     return CompileRun(lease=lease, spec=spec, prices=prices, stop=stop)
 

@@ -13,7 +13,7 @@ from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.teacher_prices import PRICE_KEYS
 from backend.domain.spec.defaults import dialect_of
-from backend.domain.spec.parsing import parse_spec, reward_of, rewarded_by
+from backend.domain.spec.parsing import read_stored_spec, reward_of, rewarded_by
 
 MADE_STATES = ANSWERED_STATES | {CallState.FAILED, CallState.WASTED}  # a call that went out and has ended
 
@@ -89,7 +89,7 @@ def _batches(compile: Compile, step: StepRun) -> dict[str, Any]:
 def _dialect(compile: Compile, made: list[TeacherCall], *, is_reward: bool = False) -> dict[str, Any]:
     """Give the dialect in which the teacher, or the model that gives the rewards, was spoken to, and what its endpoint
     had refused by then, by model; nothing of a built-in one, nor without a call."""
-    spec = parse_spec(compile.spec)
+    spec = read_stored_spec(compile.spec)
     asked = reward_of(spec)
     teacher = (rewarded_by(spec) if is_reward else spec).teacher
     if teacher.base_url is None or not made:

@@ -55,6 +55,9 @@ class OptionsRequest(StrictSerializer):
         default=1.0, min_value=1, max_value=MAX_OVERCLUSTER, help_text="Of `two_step`: clusters per pick."
     )
     stratify = s.BooleanField(default=True, help_text="With labels: share K out over them.")
+    is_traffic = s.BooleanField(
+        default=False, help_text="The rows are what people sent: `auto` keeps those that represent them."
+    )
     seed = s.IntegerField(default=0, min_value=0, max_value=MAX_SEED, help_text="Of `random`.")
 
 

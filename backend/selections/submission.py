@@ -82,4 +82,6 @@ def submit(order: Order, *, api_key_id: UUID | None = None) -> Selection:
 def _plain(order: Order) -> dict[str, Any]:
     """The options as JSON, under the names of `select`."""
     values = asdict(order.options) | {"stratify": order.stratify}
+    if not order.options.is_traffic:
+        del values["is_traffic"]  # a runner of the release before does not know it
     return {name: str(value) if isinstance(value, str) else value for name, value in values.items()}

@@ -27,7 +27,8 @@ def _method_options(select: argparse.ArgumentParser) -> None:
         "--method",
         default="auto",
         metavar="NAME",
-        help="auto (default), two_step, top_k, diverse, dpp, facility_location, k_center; baselines: random, all",
+        help="auto (default), two_step, top_k, diverse, dpp, facility_location, k_center, representative; baselines: "
+        "random, all",
     )
     select.add_argument(
         "--linkage", default="average", metavar="NAME", help="of two_step: average (default), complete or ward"
@@ -56,6 +57,9 @@ def _method_options(select: argparse.ArgumentParser) -> None:
         "--overcluster", type=_number, default=1.0, metavar="X", help="of two_step: clusters per pick, 1 (default) to 4"
     )
     select.add_argument("--seed", type=_whole, default=0, metavar="N", help="of random")
+    select.add_argument(
+        "--traffic", dest="is_traffic", action="store_true", help="the rows are what people sent: auto represents them"
+    )
     select.add_argument("--no-stratify", action="store_true", help="do not share K out over the labels")
     select.add_argument(
         "--drop-k", action="store_true", help="keep no more rows than there are groups of near-duplicates"

@@ -131,6 +131,8 @@ _METHOD_REASONS = {
     Method.FACILITY_LOCATION: "facility_location adds {weight} times what a pick covers to its score; others always "
     "added more.",
     Method.K_CENTER: "k_center always takes the row that is farthest from the picks so far; it never was.",
+    Method.REPRESENTATIVE: "representative keeps one of each group of near-duplicates first, those that stand for most "
+    "rows; with the picks made, others always stood for more.",
     Method.RANDOM: "random draws K rows by the seed; it was not drawn.",
 }
 

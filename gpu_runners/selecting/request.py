@@ -24,6 +24,7 @@ class Request:
     overcluster: float = 1.0
     seed: int = 0
     stratify: bool = True
+    is_traffic: bool = False
     drop_k: bool = False
     text_lines: bool = False
     embeddings: str | None = None

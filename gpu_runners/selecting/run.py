@@ -96,6 +96,7 @@ def _select(request: Request, rows: RowSet, progress: SelectProgress) -> Outcome
             min_distance=request.min_distance,
             overcluster=request.overcluster,
             seed=request.seed,
+            is_traffic=request.is_traffic,
             on_progress=progress.show,
         )
 

@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.bench.banking77_data import data_folder
 from tests.bench.selection_quality_methods import ALL, METHODS
-from tests.bench.selection_quality_pools import SCENARIOS, Corpus, Pool, Scenario, draw_pool, read_corpus
+from tests.bench.selection_quality_pools import COMPILES, SCENARIOS, Corpus, Pool, Scenario, draw_pool, read_corpus
 
 C = 10.0
 LORA_METHODS = (
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("data", nargs="?", type=Path, default=None)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--scenarios", nargs="+", default=None, choices=[s.name for s in SCENARIOS])
+    parser.add_argument("--scenarios", nargs="+", default=None, choices=[s.name for s in (*SCENARIOS, *COMPILES)])
     parser.add_argument("--methods", nargs="+", default=None, choices=list(METHODS))
     parser.add_argument("--student", choices=("lr", "lora"), default="lr")
     parser.add_argument("--jobs", type=int, default=1)
@@ -150,7 +150,7 @@ def main() -> None:
     names = options.scenarios or (LORA_SCENARIOS if lora else [s.name for s in SCENARIOS])
     methods = list(dict.fromkeys([ALL, *(options.methods or (LORA_METHODS if lora else METHODS))]))
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    tasks = [(s, seed) for seed in seeds for s in SCENARIOS if s.name in names]
+    tasks = [(s, seed) for seed in seeds for s in (*SCENARIOS, *COMPILES) if s.name in names]
     runs = []
     for found in _carried_out(partial(runs_of, folder, methods, options.student), tasks, options.jobs):
         runs += found
@@ -168,7 +168,7 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
         for line in path.read_text().splitlines():
             run = Run(**json.loads(line))
             last[run.scenario, run.seed, run.method] = run
-    names, methods = [s.name for s in SCENARIOS], list(METHODS)
+    names, methods = [s.name for s in (*SCENARIOS, *COMPILES)], list(METHODS)
     return sorted(last.values(), key=lambda r: (names.index(r.scenario), r.seed, methods.index(r.method)))
 
 

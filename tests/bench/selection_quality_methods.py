@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.domain.selection.allocation import allocate_largest_remainder
 from backend.domain.selection.select import select
 from tests.bench.selection_quality_pools import Pool, Scenario
 
@@ -40,6 +41,20 @@ def _selected(
         seed=seed,
         **options,
     ).picks
+
+
+def _slice_by_slice(pool: Pool, scenario: Scenario, seed: int) -> Sequence[int]:
+    """As a compile selects: from each slice by itself, where all labels are the same and tell nothing."""
+    if not scenario.sliced:
+        return _selected(pool, scenario, seed, method="auto", told=False)
+    sizes = np.bincount(pool.labels, minlength=len(pool.intents))
+    shares = allocate_largest_remainder(scenario.k, sizes[sizes > 0].tolist())
+    picks: list[int] = []
+    for label, k in zip(np.flatnonzero(sizes).tolist(), shares, strict=True):
+        rows = np.flatnonzero(pool.labels == label)
+        own = select(pool.rows[rows], pool.scores[rows], [pool.texts[i] for i in rows], k=k, seed=seed).picks
+        picks += rows[list(own)].tolist()
+    return picks
 
 
 def _filtered(pool: Pool, scenario: Scenario, seed: int) -> Sequence[int]:
@@ -90,4 +105,5 @@ METHODS: Mapping[str, Keeps] = {
     **({"mmr (pyversity)": _mmr} if pyversity else {}),
     "auto, no labels": partial(_selected, method="auto", told=False),
     "auto": partial(_selected, method="auto"),
+    "auto, slice by slice": _slice_by_slice,
 }

@@ -86,6 +86,15 @@ SCENARIOS = (
     Scenario(name="random intents", confusable=False),
     Scenario(name="30 intents, N = 720", n_intents=30, n=720, k=240),
 )
+COMPILES = tuple(  # as slices of a compile are, N a slice and K = N/3; no part of the table, run by name
+    Scenario(name=f"{name} of {n}", n=10 * n, k=10 * n // 3, **how)
+    for n in (12, 48)
+    for name, how in (
+        ("noisy slices", {"sliced": True}),
+        ("clean slices", {"sliced": True, **CLEAN}),
+        ("off-spec slices", OFF_SPEC),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

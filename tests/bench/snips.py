@@ -3,7 +3,8 @@
 By default one compile through the public API of a stack of its own: the training split's utterances uploaded as
 captures, its annotations as the recording of a replay teacher (so the teacher is the people who annotated SNIPS), the
 validation split as gold that is all held out. With --runner the same pairs go to the trainer and the engine without a
-stack: every training utterance taken trains. Either way the bare base answers too, held to the same schema.
+stack: every training utterance taken trains, or with --half the half that `k_distill: half` keeps. Either way the bare
+base answers too, held to the same schema.
 
 DATA is the folder that has `snips/` in it (default $KOLM_DATA, else ../shared/data).
 """
@@ -25,6 +26,8 @@ from typing import Any
 from backend.domain.answers.json_schemas import validator
 from backend.domain.answers.json_values import BadAnswer, FieldCounts, answer_text, field_scores, parse_answer
 from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob, EvaluateCausalJob
+from backend.domain.selection.select import select
+from backend.domain.spec.defaults import default_k_distill
 from backend.domain.spec.parsing import Spec, parse_spec
 from backend.domain.spec.task_prompt import answer_form, system_prompt
 from deploy.embedded.home import ROOT
@@ -61,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     held_texts = {u.text for u in snips.validate}
     held = snips.validate[: chosen.n_held_out]
     part = Snips(train=tuple(u for u in train if u.text not in held_texts), validate=held)
+    part = Snips(train=_half(part.train) if chosen.half else part.train, validate=held)
     load = "/".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{datetime.date.today()}, load {load}, {chosen.base}, {len(part.train)} utterances, seed {chosen.seed}")
     way = by_base if chosen.bare else by_runner if chosen.runner else by_stack
@@ -76,11 +80,25 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--base", default=NAME, help="a folder of build/bases: gemma-3-270m after make base-gemma")
     parser.add_argument("--n-train", type=int, default=4000)
     parser.add_argument("--n-held-out", type=int, help="the first so many alone (default: all)")
+    parser.add_argument("--half", action="store_true", help="train on the half that `k_distill: half` keeps")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--tokens-per-step", type=int, default=2048)
     parser.add_argument("--seed", type=int, default=7)
     return parser
+
+
+def _half(train: tuple[Utterance, ...]) -> tuple[Utterance, ...]:
+    """The half that the second selection of a compile keeps where the teacher always agrees with itself."""
+    from backend.domain.answers.candidates import text_key
+    from tests.bench.selection_quality_texts import TextRows
+
+    rows = TextRows("snips")
+    rows.embed([u.text for u in train])
+    keys = [text_key(u.text) for u in train]
+    k = default_k_distill(len(train))
+    picks = select(rows.of([u.text for u in train]), [1.0] * len(train), keys, k=k, method="two_step", score_floor=0.0)
+    return tuple(train[i] for i in sorted(picks.picks))
 
 
 def spec_of(schema: dict[str, Any], chosen: argparse.Namespace, **more: Any) -> dict[str, Any]:

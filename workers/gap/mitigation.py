@@ -21,6 +21,7 @@ from typing import Any
 
 from backend.compiles.models import Candidate, Slice
 from backend.compiles.reactions import note, own, passed_over, times
+from backend.domain.answers.candidates import Signal
 from backend.domain.errors import CustomerError
 from backend.domain.selection.linkage.criteria import Linkage
 from backend.domain.selection.options import Method
@@ -30,9 +31,12 @@ from workers.candidates.headroom import can_spare, worst_round
 from workers.candidates.ranking import stack
 from workers.gap.selection_record import Chosen
 from workers.gap.splitting import plan_division, split
+from workers.scoring.verifier import has_ranking
 from workers.step.durable import CompileRun
 
 LEAST_GROWTH = 0.05  # of the groups there were, by which a round must add new ones to be worth another
+LEAST_FORM = 0.5  # of a capture that stays in the pool while enough others are left
+REPRESENTS = frozenset({Method.AUTO, Method.REPRESENTATIVE})
 BASELINES = frozenset({Method.RANDOM, Method.ALL})  # they show what selection does by not doing it
 
 _REASONS = {
@@ -49,7 +53,7 @@ _REASONS = {
 def choose(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> Chosen | None:
     """Select, and answer a degenerate split as `on_gap` says. None: the slice has changed (another round was opened, or
     it was split) and is to be looked at again. Raises CustomerError (cluster_gap)."""
-    first = _select(run, rows, slice_row.k_requested)
+    first = _select(run, slice_row, rows, slice_row.k_requested)
     as_asked = Chosen(first=first, selection=first, mitigation="resynthesize" if _n_own_rounds(slice_row) else "none")
     if not is_degenerate(first.report) or slice_row.k_requested >= slice_row.n_candidates:  # all of them were asked for
         return as_asked
@@ -60,7 +64,7 @@ def choose(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> Chos
             case "fail":
                 raise _failure(slice_row, first.report)
             case "drop_k":
-                return _drop_k(run, rows, first)
+                return _drop_k(run, slice_row, rows, first)
             case "resynthesize":
                 reason = _why_no_round(run, slice_row, first.report)
                 if reason is None:
@@ -80,18 +84,19 @@ def is_degenerate(report: SelectionReport) -> bool:
     return report.requested_method not in BASELINES and report.n_groups < min(report.k_requested, report.n)
 
 
-def _select(run: CompileRun, rows: Sequence[Candidate], k: int, **instead: Any) -> Selection:
-    """Select as the spec says, but for `instead`."""
+def _select(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate], k: int, **instead: Any) -> Selection:
+    """Select as the spec says, but for `instead`. Captures are traffic: `auto` represents them."""
     sampling = run.spec.sampling
     options: dict[str, Any] = {
         "method": sampling.method,
         "linkage": sampling.linkage,
-        "score_floor": sampling.score_floor,
+        "score_floor": _floor(run, slice_row, rows),
         "diversity_lambda": sampling.diversity_lambda,
         "penalty": sampling.penalty,
         "min_distance": sampling.min_distance,
         "overcluster": sampling.overcluster,
         "seed": sampling.seed,
+        "is_traffic": slice_row.is_captured,
     }
     return select(
         stack([row.embedding for row in rows]),
@@ -103,6 +108,15 @@ def _select(run: CompileRun, rows: Sequence[Candidate], k: int, **instead: Any) 
     )
 
 
+def _floor(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> float | None:
+    """The spec's floor, else of captures the share whose form is no input's: form sets aside, it ranks nothing."""
+    sampling = run.spec.sampling
+    by_form = slice_row.is_captured and slice_row.signal == Signal.VERIFIER and not has_ranking(run.spec)
+    if sampling.score_floor is not None or not by_form or sampling.method not in REPRESENTS:
+        return sampling.score_floor
+    return sum((row.score or 0.0) < LEAST_FORM for row in rows) / len(rows)
+
+
 def _failure(slice_row: Slice, report: SelectionReport) -> CustomerError:
     return CustomerError(
         f"Slice {slice_row.name!r} has {report.n_groups} distinct groups for K = {slice_row.k_requested}. "
@@ -112,7 +126,7 @@ def _failure(slice_row: Slice, report: SelectionReport) -> CustomerError:
     )
 
 
-def _drop_k(run: CompileRun, rows: Sequence[Candidate], first: Selection) -> Chosen:
+def _drop_k(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate], first: Selection) -> Chosen:
     """Select at K' = the groups there are; again where the floor, which bites deeper at a smaller K, leaves fewer
     still. What `auto` is to take then is known: the best of each group, above the floor it chose at K."""
     is_auto = first.report.requested_method == Method.AUTO
@@ -120,7 +134,7 @@ def _drop_k(run: CompileRun, rows: Sequence[Candidate], first: Selection) -> Cho
     fixed = best_of_each | {"score_floor": first.report.score_floor} if is_auto else {}
     selection = first
     while is_degenerate(selection.report):
-        selection = _select(run, rows, max(1, selection.report.n_groups), **fixed)
+        selection = _select(run, slice_row, rows, max(1, selection.report.n_groups), **fixed)
     if is_auto:
         reason = "K was dropped to the number of near-duplicate groups: the best of each was kept."
         report = replace(selection.report, requested_method=Method.AUTO, method_reason=reason)

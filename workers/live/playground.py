@@ -15,7 +15,7 @@ from backend.domain.answers.labels import vote
 from backend.domain.errors import KolmError
 from backend.domain.money.pricing import TeacherPrice, price_book
 from backend.domain.money.teacher_prices import TeacherPrices, kept_prices
-from backend.domain.spec.parsing import LabelOutput, Spec, first_votes, label_names, parse_spec
+from backend.domain.spec.parsing import LabelOutput, Spec, first_votes, label_names, read_stored_spec
 from backend.serving.models import PlaygroundAnswer
 from backend.serving.playground import MAX_SHOWN, Vote, answer, fail, question
 from backend.tenants.isolation import tenant_scope
@@ -50,7 +50,7 @@ def answer_playground(tenant_id: UUID, answer_id: UUID) -> None:
         return
     row, compile = asked_for
     try:
-        spec = parse_spec(compile.spec)
+        spec = read_stored_spec(compile.spec)
         prices = kept_prices(compile.estimate, spec.teacher, book=price_book())
         asked = _ask(tenant_id, spec, prices, row.text)
     except KolmError as error:

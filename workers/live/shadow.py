@@ -17,7 +17,15 @@ from backend.domain.errors import KolmError
 from backend.domain.evaluation.generative import Verdict, verdict_of
 from backend.domain.money.pricing import TeacherPrice, price_book
 from backend.domain.money.teacher_prices import kept_prices
-from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, TextOutput, first_votes, label_names, parse_spec
+from backend.domain.spec.parsing import (
+    JsonOutput,
+    LabelOutput,
+    Spec,
+    TextOutput,
+    first_votes,
+    label_names,
+    read_stored_spec,
+)
 from backend.serving.gateway.shadowing import Question, abandon, question, record_comparison
 from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import check_open
@@ -73,7 +81,7 @@ def compare_answer(tenant_id: UUID, answer_id: UUID) -> None:
     try:
         with tenant_scope(tenant_id):
             check_open(tenant_id, None)
-        spec = parse_spec(asked.compile.spec)
+        spec = read_stored_spec(asked.compile.spec)
         prices = kept_prices(asked.compile.estimate, spec.teacher, book=price_book())
         with open_teacher(tenant_id, spec, prices) as session:
             teacher = _Teacher(session=session, left_microusd=asked.left_microusd, calls=[])

@@ -10,7 +10,7 @@ from django.db.models import Sum
 from backend.blobs import get_jsonl, put_jsonl
 from backend.compiles.models import Candidate, Compile, Slice
 from backend.compiles.states import CandidateState
-from backend.domain.answers.labels import Balance
+from backend.domain.answers.labels import MAX_WEIGHT, Balance
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
@@ -129,9 +129,14 @@ def _report_skew(run: CompileRun, balanced: Balance) -> None:
         )
     if not balanced.within_tolerance:
         missing = ", ".join(f"{skew.missing} of {skew.label!r}" for skew in balanced.labels if skew.missing)
+        meanwhile = {
+            "report": "all pairs train as they are",
+            "weight": f"pairs are weighed, those of a rare label {MAX_WEIGHT:g} times at most",
+            "drop": f"balancing would have dropped {balanced.would_drop} pairs, so all train",
+        }
         run.warn(
             "label_skew_remains",
-            "The labels are more than 5 points off the declared shares; balancing would have dropped "
-            f"{balanced.would_drop} pairs. Add captures or gold, or change the shares. Missing: {missing or 'none'}.",
+            f"The labels are more than 5 points off the declared shares; {meanwhile[run.spec.sampling.balance]}. "
+            f"Add captures or gold, or change the shares. Missing: {missing or 'none'}.",
             step="labeling",
         )

@@ -9,7 +9,7 @@ from backend.domain.answers.candidates import text_key
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import SlicingOut
-from backend.domain.spec.gold import GoldSplit
+from backend.domain.spec.gold import GoldSplit, drop_leaks
 from backend.domain.spec.parsing import Example, Spec, canonical_spec, default_k_select
 from backend.tenants.isolation import tenant_scope
 from workers.candidates.slices import declare_slices, slice_text
@@ -91,9 +91,13 @@ def _save(
 def _save_captures(
     run: CompileRun, compile: Compile, row: Slice, captures: list[str], gold: GoldSplit[Example]
 ) -> None:
-    """One that is gold too never reaches the teacher: held out it must not, and else its answer is known."""
-    known = {text_key(e.input): ["gold"] for e in gold.train} | {text_key(e.input): ["held_out"] for e in gold.heldout}
+    """One that is gold too never reaches the teacher: held out it must not, and else its answer is known. One that is
+    nearly held out would be labelled, paid for and left out of the training set."""
     keys = [text_key(text) for text in captures]
+    clear = set(drop_leaks(captures, [e.input for e in gold.heldout]))
+    known = {key: ["held_out_twin"] for i, key in enumerate(keys) if i not in clear}
+    known |= {text_key(e.input): ["gold"] for e in gold.train}
+    known |= {text_key(e.input): ["held_out"] for e in gold.heldout}
     Candidate.objects.bulk_create(
         [
             Candidate(

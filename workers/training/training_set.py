@@ -1,10 +1,10 @@
-"""The way from labelled inputs to the pairs that train: the second selection, leaks left out, and for labels the
-declared shares.
+"""The way from labelled inputs to the pairs that train: every pair whose label is trusted, or as many as `k_distill`
+says by a second selection; leaks left out; for labels the declared shares.
 
 The shares divide the K of that selection: a label task's among the labels, counting gold, a json or text task's among
-the slices. For labels, the third tell of the seeds' pages: when the labels of the training set are off the declared
-shares by more than 5 points, classes are thinned out until they are not (`domain.answers.labels.balance`), and what
-remains off is reported.
+the slices. Where the labels of the training set are off the declared shares by more than 5 points, `sampling.balance`
+decides: that is reported; or pairs are weighed until labels count as declared; or classes are thinned out
+(`domain.answers.labels.balance`), the third tell of the seeds' pages.
 """
 
 import math
@@ -17,13 +17,13 @@ from typing import Any
 from backend.compiles.models import Candidate, Slice
 from backend.domain.answers.candidates import text_key
 from backend.domain.answers.json_values import answer_text, parse_answer
-from backend.domain.answers.labels import Balance, LabeledPair, balance
+from backend.domain.answers.labels import Balance, LabeledPair, balance, share_weights
 from backend.domain.errors import CustomerError
 from backend.domain.selection.allocation import allocate_by_shares
 from backend.domain.selection.options import Method
 from backend.domain.selection.select import SelectionReport, select
 from backend.domain.spec.gold import drop_leaks
-from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, default_k_distill, label_names, target_shares
+from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, label_names, n_distilled, target_shares
 from workers.candidates.ranking import stack
 
 Gold = list[dict[str, str]]
@@ -53,13 +53,14 @@ def training_set(
     pairs = [_pair(spec, row) for row in chosen] + [_gold_pair(spec, row) for row in gold]
     pairs = [pairs[i] for i in drop_leaks([pair.key for pair in pairs], heldout)]
     shares = _shares(spec)
-    balanced = None if shares is None else balance(pairs, shares)
+    balanced = None if shares is None else _balance(spec, pairs, shares)
     kept = pairs if balanced is None else [pairs[i] for i in balanced.kept]
     _check(spec, kept)
+    weight = share_weights(kept, shares) if shares is not None and spec.sampling.balance == "weight" else {}
     column = "label" if isinstance(spec.output, LabelOutput) else "output"
     targets = {row.text: row.posterior for row in chosen if row.posterior and len(row.posterior) > 1}
     rows = [
-        {"input": pair.key, column: pair.label, "weight": 1.0}
+        {"input": pair.key, column: pair.label, "weight": weight.get(pair.label, 1.0)}
         | ({"targets": targets[pair.key]} if pair.key in targets else {})
         for pair in kept
     ]
@@ -71,24 +72,32 @@ def completions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"input": row["input"], "output": row["label"], "weight": row["weight"]} for row in rows]
 
 
+def _balance(spec: Spec, pairs: Sequence[LabeledPair], shares: dict[str, float]) -> Balance:
+    """Thin out where the spec says drop; else every pair is kept, and the report says how far off they are."""
+    if spec.sampling.balance == "drop":
+        return balance(pairs, shares)
+    return balance(pairs, shares, max_drop_share=0.0)
+
+
 def _select_pairs(
     spec: Spec, slices: Sequence[Slice], rows: Sequence[Candidate], gold: Gold
 ) -> tuple[list[Candidate], SelectionReport]:
-    """The second selection, K = ceil(N/2) over the labelled pairs; score = agreement. Per label, so that no class is
-    selected away, or of a json or text task per slice."""
+    """The second selection over the labelled pairs; score = agreement. Per label, so that no class is selected away, or
+    of a json or text task per slice."""
     n = len(rows)
     is_label = isinstance(spec.output, LabelOutput)
     labels = [row.label for row in rows] if is_label else _slice_names(slices, rows)
-    k_wanted = min(n, spec.sampling.k_distill or default_k_distill(n))
+    k_wanted = n_distilled(spec.sampling.k_distill, n)
     k = max(k_wanted, len(set(labels or ()))) if is_label else k_wanted
+    is_all = spec.sampling.k_distill is None
     selection = select(
         stack([row.embedding for row in rows]),
         [(row.agreement_ppm or 0) / 1_000_000 for row in rows],
         [row.text_key for row in rows],
         k=k,
         labels=labels,
-        k_by_label=None if _trains_on_all(spec) else _k_by_label(spec, slices, labels, gold, k),
-        method=Method.ALL if _trains_on_all(spec) else Method.TWO_STEP,
+        k_by_label=None if is_all else _k_by_label(spec, slices, labels, gold, k),
+        method=Method.ALL if is_all else Method.TWO_STEP,
         score_floor=0.0,  # what the teacher does not agree on is not here
     )
     return [rows[i] for i in selection.picks], selection.report
@@ -136,11 +145,6 @@ def _weights(slices: Sequence[Slice]) -> Counter[str]:
     for part in slices:
         weights[part.name] += 1_000_000 * part.k_requested if part.is_captured else k_written * part.share_ppm
     return weights
-
-
-def _trains_on_all(spec: Spec) -> bool:
-    """The baseline without selection: no K was asked for either time."""
-    return Method(spec.sampling.method) is Method.ALL and spec.sampling.k_distill is None
 
 
 def _pair(spec: Spec, row: Candidate) -> LabeledPair:

@@ -22,7 +22,7 @@ from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
 from backend.domain.planning.ablations import Arm, Comparison, Outcome, Paid, Pool, arm_spec, estimate_arm
 from backend.domain.planning.estimates import Estimate, usd
 from backend.domain.planning.step_outputs import EvaluationOut, LabelingOut, SlicingOut
-from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, parse_spec
+from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, read_stored_spec
 
 MAX_ARMS = 100  # shown of one compile
 _ENDED_WELL = (CompileStatus.SUCCEEDED, CompileStatus.GATE_FAILED)
@@ -40,7 +40,7 @@ def start(source: Compile, arm: Arm, *, budget_microusd: int | None, api_key_id:
     """Queue an arm in the caller's transaction. Raises Conflict for a compile that cannot be ablated (now), InvalidSpec
     for a budget that cannot be enough or a teacher that is no longer there."""
     pools = _check_source(source)
-    spec = arm_spec(parse_spec(source.spec), arm)
+    spec = arm_spec(read_stored_spec(source.spec), arm)
     check_teacher(source.tenant_id, spec)
     check_embedder(spec)
     n_captured = sum(s.n_candidates for s in _slices(source) if s.is_captured)
@@ -72,7 +72,7 @@ def comparison(source: Compile, arm: Compile) -> Comparison | None:
         return None
     heldout = get_jsonl(source.tenant_id, ours[0])
     measured = [get_json(source.tenant_id, evals) for _, evals in (ours, theirs)]
-    paired = compare(*_marks(parse_spec(source.spec), [row["output"] for row in heldout], *measured))
+    paired = compare(*_marks(read_stored_spec(source.spec), [row["output"] for row in heldout], *measured))
     costs = label_costs(source)
     return Comparison(
         selected=_outcome(source, costs, correct=paired.both + paired.first, n=paired.n),

@@ -45,6 +45,8 @@ REASONS = {
     "filtered": "refused by the teacher's filter",
     "control_characters": "control characters",
     "held_out": "a held-out example",
+    "held_out_twin": "nearly a held-out example",
+    "gold": "a training example, whose answer is known",
     "length": "the spec's length check",
     "regex": "the spec's regex check",
     "contains": "the spec's contains check",

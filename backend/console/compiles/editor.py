@@ -35,6 +35,7 @@ from backend.domain.spec.parsing import (
     label_names,
     most_votes,
     parse_spec,
+    read_stored_spec,
     slice_sizes,
     votes_as_needed,
 )
@@ -341,7 +342,7 @@ def _spec_of(request: ConsoleRequest, public_id: str) -> str:
     if row is None:
         return ""
     try:
-        document = parse_spec(row.spec).model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        document = read_stored_spec(row.spec).model_dump(mode="json", by_alias=True, exclude_defaults=True)
     except InvalidSpec:
         document = row.spec  # of an older form: the editor tells what has changed
     # libyaml writes 1 MB in 0.3 s; yaml in Python alone takes over a second

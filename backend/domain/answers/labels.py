@@ -18,6 +18,7 @@ from backend.domain.errors import InvalidInput
 
 Counts = NDArray[np.int64]  # one figure a label, in the order of their names
 PPM = 1_000_000
+MAX_WEIGHT = 4.0  # of a pair whose label is rarer than declared: more would be a few pairs' word for all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +151,17 @@ def balance(
         for name, target, short in zip(names, targets, missing, strict=True)
     )
     return Balance(kept=tuple(kept), n=n, within_tolerance=not is_kept_whole, would_drop=n - most, labels=skews)
+
+
+def share_weights(pairs: Sequence[LabeledPair], target_shares: Mapping[str, float]) -> dict[str, float]:
+    """The weight of each label's pairs with which labels count as declared: target / share, MAX_WEIGHT at most.
+
+    >>> share_weights([LabeledPair(key=key, label=key[0]) for key in ("a1", "a2", "a3", "b1")], {"a": 0.5, "b": 0.5})
+    {'a': 0.666667, 'b': 2.0}
+    """
+    counts, total = Counter(pair.label for pair in pairs), sum(target_shares.values())
+    share = {label: n / len(pairs) for label, n in sorted(counts.items())}
+    return {label: round(min(MAX_WEIGHT, target_shares[label] / total / own), 6) for label, own in share.items()}
 
 
 def _target_ppm(names: Sequence[str], shares: Mapping[str, float]) -> Counts:

@@ -14,11 +14,11 @@ from backend.domain.planning.trials import most_trials
 from backend.domain.spec.defaults import (
     SliceSize,
     buys_in_rounds,
-    default_k_distill,
     dialect_of,
     first_votes,
     label_max_tokens,
     most_votes,
+    n_distilled,
     reward_of,
     thought_tokens,
     train_kind,
@@ -126,10 +126,7 @@ class TeacherPlan:
     @property
     def n_pairs(self) -> int:
         """Picks that train, as `workers.training.training_set` chooses them."""
-        k, n = self.spec.sampling.k_distill, self.n_picks
-        if k is None:
-            return n if self.spec.sampling.method == "all" else default_k_distill(n)
-        return min(k, n)
+        return n_distilled(self.spec.sampling.k_distill, self.n_picks)
 
     @property
     def label_output(self) -> int:

@@ -1,6 +1,8 @@
 """The method that `auto` takes, from what the pool itself shows.
 
     all candidates fit into K    top_k: the order is all that is left to choose.
+    rows that people sent        representative: they look like what the student will get. A score sets aside what the
+                                 floor says, and ranks nothing.
     labels given that are        diverse, by scores that the labels' consistency corrects: the candidates whose label
     classes, to 20,000 rows      the rest of the pool contradicts go below all others, 1.2 times the estimated number of
                                  wrong labels, and a floor drops them; milder doubts lower a score. Not so where the
@@ -9,10 +11,11 @@
     else, scores that differ     dpp; diverse where scores have few values (of 100 programs with a pass or fail it kept
                                  as many different right ones as dpp and up to 13 points more of right ones), and above
                                  5,000 rows, where dpp takes longer than anything else.
-    else                         k_center: nothing but spread is known.
+    else                         representative: nothing but the rows is known. k_center, which stood here until
+                                 November 2026, picks outliers.
 
-The rules and their figures: docs/decisions/0009-selection-defaults.md. Nothing here is random, and rows are in
-canonical order, so the choice does not depend on the order in which candidates came.
+The rules and their figures: docs/decisions/0009-selection-defaults.md, of traffic 0036-traffic-and-pairs.md. Nothing
+here is random, and rows are in canonical order, so the choice does not depend on the order in which candidates came.
 """
 
 from collections.abc import Sequence
@@ -60,6 +63,8 @@ def choose(rows: Rows, scores: Floats, k: int, *, labels: Sequence[str] | None, 
     n = len(rows)
     if k == 0 or k >= n:
         return choice(Method.TOP_K, f"K is {k} of {n} candidates: there was nothing to choose between.")
+    if options.is_traffic:
+        return choice(Method.REPRESENTATIVE, "The rows are traffic: those that stand for most of it were kept.")
     why_score = "no labels tell more"
     if labels is not None and _are_classes(labels):
         evidence = label_evidence(rows, scores, labels)
@@ -69,7 +74,8 @@ def choose(rows: Rows, scores: Floats, k: int, *, labels: Sequence[str] | None, 
             reason = _reason(evidence, n_aside)
             return choice(Method.DIVERSE, reason, _correct(scores, evidence, n_aside), n_aside / n)
     if scores.min() == scores.max():
-        return choice(Method.K_CENTER, "All scores are equal and no labels tell more: only spread counted.")
+        reason = "All scores are equal and no labels tell more: the rows that stand for most others were kept."
+        return choice(Method.REPRESENTATIVE, reason)
     is_fine = len(np.unique(scores)) >= FEW_VALUES * n
     method = Method.DPP if is_fine and n <= MAX_ROWS_OF_DPP else Method.DIVERSE
     return choice(method, f"Scores differ and {why_score}: score and spread counted.")

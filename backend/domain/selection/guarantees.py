@@ -6,6 +6,7 @@ k_center            farthest-first in a metric (the chord between unit vectors):
 diverse             none: with the nearest-pick penalty the gain depends on the order of picking, so it is no set
                     function; the pair sum is submodular but neither monotone nor of one sign
 dpp                 none in general: log det is submodular, and monotone only if no pick lowers the determinant
+representative      none: what is far from all others is left out of its greedy
 two_step            none: clusters first, scores second, no common objective
 """
 

@@ -57,6 +57,7 @@ class KSampler:
         overcluster: float = 1.0,
         seed: int = 0,
         stratify: bool = True,
+        is_traffic: bool = False,
     ) -> None:
         self.k = k
         self.method = method
@@ -68,6 +69,7 @@ class KSampler:
         self.overcluster = overcluster
         self.seed = seed
         self.stratify = stratify
+        self.is_traffic = is_traffic
 
     def fit(
         self,

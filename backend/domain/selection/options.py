@@ -8,6 +8,8 @@
     dpp                greedy MAP of a determinantal point process with a full-rank kernel.
     facility_location  greedy: score plus `diversity_lambda` times how well the picks cover the pool.
     k_center           farthest first, from the best-scored candidate.
+    representative     greedy: what stands for most of the pool, one of each group of near-duplicates first, outliers
+                       last (`representative`). Scores count for the floor alone.
     random, all        baselines: K drawn by `seed`; everything.
 
 `diversity_lambda` means the same in diverse, dpp and facility_location, at every K: 0 is exactly top_k, infinity is
@@ -38,6 +40,7 @@ class Method(StrEnum):
     DPP = "dpp"
     FACILITY_LOCATION = "facility_location"
     K_CENTER = "k_center"
+    REPRESENTATIVE = "representative"
     RANDOM = "random"
     ALL = "all"
 
@@ -57,7 +60,8 @@ the others it only takes away coverage that the score had already weighed (docs/
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`score_floor` None is the method's own: 1/3 for two_step and k_center, else 0 (auto: what it chose)."""
+    """`score_floor` None is the method's own: 1/3 for two_step and k_center, else 0 (auto: what it chose). `is_traffic`
+    says that the rows are what people sent, so that their density is that of what the student will get."""
 
     k: int
     method: Method = Method.AUTO
@@ -68,6 +72,7 @@ class Options:
     min_distance: float = 0.0
     overcluster: float = 1.0
     seed: int = 0
+    is_traffic: bool = False
 
     @property
     def floor(self) -> float:
@@ -89,6 +94,7 @@ def checked_options(
     min_distance: float,
     overcluster: float,
     seed: int,
+    is_traffic: bool = False,
 ) -> Options:
     """The options as a value. Raises InvalidInput for what is out of range, with the range."""
     if not _is_whole(k) or k < 0:
@@ -113,6 +119,7 @@ def checked_options(
         min_distance=float(min_distance),
         overcluster=float(overcluster),
         seed=int(seed),
+        is_traffic=bool(is_traffic),
     )
 
 

@@ -31,6 +31,7 @@ from backend.domain.selection.pool import Part, Pool, canonical_order, checked_p
 from backend.domain.selection.report import SelectionReport as SelectionReport
 from backend.domain.selection.report import cohesion_log as cohesion_log
 from backend.domain.selection.report import report_on
+from backend.domain.selection.representative import representative_picks
 
 OnProgress = Callable[[str, int, int], None]
 
@@ -38,7 +39,7 @@ OnProgress = Callable[[str, int, int], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """`picks` are indices into the caller's candidates, best score first (in the order of picking where that is the
-    method's own: diverse, dpp, facility_location, k_center)."""
+    method's own: diverse, dpp, facility_location, k_center, representative)."""
 
     picks: tuple[int, ...]
     report: SelectionReport
@@ -61,6 +62,7 @@ def select(
     min_distance: float = 0.0,
     overcluster: float = 1.0,
     seed: int = 0,
+    is_traffic: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Selection:
     """Keep `k` of the `n` candidates (all of them, by score, where k >= n).
@@ -69,9 +71,9 @@ def select(
     break ties and should depend on the text alone (`candidates.text_key`); without any, the embedding does. With
     `labels`, K is shared out over them in proportion, or as `k_by_label` says, and each is selected by itself; with
     `stratify=False` they only inform `auto`. `min_distance` > 0 refuses a pick closer than that to an earlier one, and
-    may then keep fewer than k. `on_progress(stage, done, total)` is told of neighbours, clustering, picking and
-    reporting. To drop K where the pool has fewer groups of near-duplicates, call again with
-    `k=min(k, report.n_groups)`.
+    may then keep fewer than k. With `is_traffic` the rows are what people sent, and `auto` keeps what represents them.
+    `on_progress(stage, done, total)` is told of neighbours, clustering, picking and reporting. To drop K where the pool
+    has fewer groups of near-duplicates, call again with `k=min(k, report.n_groups)`.
 
     Raises InvalidInput naming the rows that are not finite, for options out of range, and for a `k_by_label` that does
     not add up to k or gives a label more than its rows.
@@ -89,6 +91,7 @@ def select(
         min_distance=min_distance,
         overcluster=overcluster,
         seed=seed,
+        is_traffic=is_traffic,
     )
     pool = checked_pool(embeddings, scores, keys, labels)
     options, ranks, reason = _resolve(pool, asked)
@@ -187,6 +190,8 @@ def _picks(rows: Rows, ranks: Floats, split: Dendrogram, k: int, options: Option
             return facility_location_picks(rows, rescale(ranks), k, weight=weight, min_distance=apart)
         case Method.K_CENTER:
             return k_center_picks(rows, k, min_distance=apart)
+        case Method.REPRESENTATIVE:
+            return representative_picks(rows, k, groups=clustering.cut(split, split.n_groups()), min_distance=apart)
         case Method.RANDOM:
             drawn = np.random.default_rng(options.seed).permutation(len(rows))[:k]
             return np.sort(drawn).astype(np.int64)

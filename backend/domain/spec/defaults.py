@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from backend.domain.answers.json_schemas import normal_schema
 from backend.domain.dialects.dialect import Dialect, thought_room
@@ -78,9 +79,16 @@ def default_k_select(n: int) -> int:
     return -(-n // 3)
 
 
-def default_k_distill(n: int) -> int:
-    """ceil(n/2), the seed's default at distillation."""
-    return -(-n // 2)
+def n_distilled(k_distill: int | Literal["half"] | None, n: int) -> int:
+    """The number of `n` labelled pairs that train: all where the spec says nothing, ceil(n/2) for half (the seed's
+    default at distillation).
+
+    >>> n_distilled(None, 81), n_distilled("half", 81), n_distilled(60, 81)
+    (81, 41, 60)
+    """
+    if k_distill == "half":
+        return -(-n // 2)
+    return n if k_distill is None else min(k_distill, n)
 
 
 def votes_as_needed(spec: Spec) -> bool:

@@ -6,7 +6,7 @@ A `Spec` that exists is valid. The fields are in `models` and the files of its p
 `problems`. Text comes in parsed from YAML or JSON, as plain objects.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,13 +15,13 @@ from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.spec.answer_rules import gold_problems
 from backend.domain.spec.defaults import (
     answer_max_tokens,
-    default_k_distill,
     default_k_select,
     effective_slices,
     first_votes,
     label_max_tokens,
     label_names,
     most_votes,
+    n_distilled,
     reward_of,
     rewarded_by,
     slice_sizes,
@@ -69,14 +69,15 @@ __all__ = [
     "answer_max_tokens",
     "canonical_spec",
     "check_gold",
-    "default_k_distill",
     "default_k_select",
     "effective_slices",
     "first_votes",
     "label_max_tokens",
     "label_names",
     "most_votes",
+    "n_distilled",
     "parse_spec",
+    "read_stored_spec",
     "reward_of",
     "rewarded_by",
     "slice_sizes",
@@ -104,6 +105,22 @@ def parse_spec(data: object) -> Spec:
     if problems:
         raise _invalid(problems)
     return spec
+
+
+def read_stored_spec(stored: Mapping[str, Any]) -> Spec:
+    """The spec of a stored row, meaning what it meant when it was stored. Raises InvalidSpec, as `parse_spec`.
+
+    The release before wrote no `plan`: K was fixed. Nor did it write `sampling.balance`: k_distill null was half of the
+    pairs (with method all, all of them), and pairs off the declared shares were dropped.
+    """
+    stored = {"plan": "fixed"} | dict(stored)
+    sampling = stored.get("sampling")
+    if not isinstance(sampling, dict) or "balance" in sampling:
+        return parse_spec(stored)
+    before: dict[str, Any] = {"balance": "drop"}
+    if sampling.get("k_distill") is None and sampling.get("method") != "all":
+        before["k_distill"] = "half"
+    return parse_spec({**stored, "sampling": sampling | before})
 
 
 def check_gold(spec: Spec, examples: Sequence[Example]) -> None:

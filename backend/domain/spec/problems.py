@@ -196,6 +196,8 @@ def _locate(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, ob
     pointer, here = "", model  # type: tuple[str, Any]
     owner: Any = model
     for part in loc:
+        if _is_plain_union(here):  # a number or a word: which of the two it was meant to be is no place
+            continue
         choices = _choices(here)
         if choices and part in [_tag_of(choice) for choice in choices]:
             here = owner = next(choice for choice in choices if _tag_of(choice) == part)
@@ -222,6 +224,11 @@ def _bare(annotation: Any) -> Any:
         if len(rest) == 1:
             return _bare(rest[0])
     return annotation
+
+
+def _is_plain_union(annotation: Any) -> bool:
+    bare = _bare(annotation)
+    return get_origin(bare) in (Union, types.UnionType) and not any(_is_model(arg) for arg in get_args(bare))
 
 
 def _choices(annotation: Any) -> tuple[type[BaseModel], ...]:

@@ -129,7 +129,7 @@ def _sampling(spec: Spec) -> Iterator[Problem]:
         yield Problem(pointer="/sampling/k_select", message=message, code="k_exceeds_n")
     yield from _large_slices(spec)
     most = _most_picks(spec)
-    if sampling.k_distill is not None and sampling.k_distill > most:
+    if isinstance(sampling.k_distill, int) and sampling.k_distill > most:
         message = f"k_distill {sampling.k_distill} is more than the {most} inputs selected; lower it or raise k_select"
         yield Problem(pointer="/sampling/k_distill", message=message, code="k_exceeds_n")
     yield from _on_gap(sampling.on_gap)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from backend.domain.selection.options import DEFAULT_LAMBDA, MAX_OVERCLUSTER
 from backend.domain.spec.fields import PRICE_BOUNDS, Money, Part, TeacherKeyId, UploadId
@@ -49,6 +49,23 @@ OnGap = Annotated[
     list[Mitigation],
     Field(min_length=1, max_length=4),
     BeforeValidator(_as_list, json_schema_input_type=Mitigation | list[Mitigation]),
+]
+
+SelectionMethod = Literal[
+    "auto",
+    "two_step",
+    "top_k",
+    "diverse",
+    "dpp",
+    "facility_location",
+    "k_center",
+    "representative",
+    "random",
+    "all",
+]
+KDistill = Annotated[
+    Annotated[int, Field(ge=2, le=100_000), Tag("number")] | Annotated[Literal["half"], Tag("word")],
+    Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
 ]
 
 
@@ -198,19 +215,20 @@ class Sampling(Part):
     k_select: int | None = Field(
         default=None, ge=1, le=20_000, description="K kept per slice, on the mean; null: ceil(N/3).", examples=[4]
     )
-    k_distill: int | None = Field(
+    k_distill: KDistill | None = Field(
         default=None,
-        ge=2,
-        le=100_000,
-        description="Labelled pairs kept for training; null: half of them, rounded up (with method all: all).",
+        description="Labelled pairs kept for training; null: all of them; half: the half that two_step keeps.",
         examples=[60],
     )
-    method: Literal["auto", "two_step", "top_k", "diverse", "dpp", "facility_location", "k_center", "random", "all"] = (
-        Field(
-            default="auto",
-            description="Selection: by what the pool shows (auto), or one method; random and all are baselines.",
-            examples=["auto"],
-        )
+    balance: Literal["weight", "report", "drop"] = Field(
+        default="weight",
+        description="What to do where labels are off the declared shares: weight the pairs, only say so, or drop some.",
+        examples=["weight"],
+    )
+    method: SelectionMethod = Field(
+        default="auto",
+        description="Selection: by what the pool shows (auto), or one method; random and all are baselines.",
+        examples=["auto"],
     )
     linkage: Literal["average", "complete", "ward"] = Field(
         default="average", description="How `two_step` joins clusters.", examples=["average"]

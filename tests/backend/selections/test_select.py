@@ -143,6 +143,13 @@ def test_options_come_from_the_query_with_lines_and_from_the_body_with_json(tena
     assert payload_of(tenant, by_query).options == by_query.json()["options"]
 
 
+def test_traffic_is_named_to_the_runner_and_to_no_older_one_that_does_not_know_the_word(tenant, secret):
+    by_query, by_body = post(secret, TEXTS, query="?is_traffic=true"), post(secret, {"rows": TEXTS, "is_traffic": True})
+    assert by_query.json()["options"]["is_traffic"] is by_body.json()["options"]["is_traffic"] is True
+    assert payload_of(tenant, by_body).options["is_traffic"] is True
+    assert "is_traffic" not in payload_of(tenant, post(secret, TEXTS)).options
+
+
 @pytest.mark.parametrize(
     ("options", "k"), [({}, 3), ({"k": 2}, 2), ({"k": 40}, 40), ({"k_share": 0.07}, 1), ({"k": 0}, 0), ({"k": 2.0}, 2)]
 )

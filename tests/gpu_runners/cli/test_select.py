@@ -98,6 +98,16 @@ def test_texts_are_embedded_here_and_other_fields_go_through(write: Write, capsy
     assert "no row has a score" in err
 
 
+def test_traffic_is_represented_and_the_log_says_so(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    write(scored(30))
+    assert main(["select", "in.jsonl", "--traffic", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)["report"]
+    assert report["method"] == "representative"
+    assert report["method_reason"].startswith("The rows are traffic")
+    assert main(["select", "in.jsonl", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["report"]["method"] != "representative", "scores differ"
+
+
 def test_the_order_of_the_lines_changes_nothing(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     rows = vectors(24, score=[0.5] * 12 + [0.7] * 12)
     rows[3]["embedding"] = rows[4]["embedding"]
@@ -234,7 +244,9 @@ def test_what_auto_set_aside_is_explained_by_the_labels_of_similar_rows(
     assert "are contradicted by the rest of the pool" in out
 
 
-@pytest.mark.parametrize("method", ["top_k", "diverse", "dpp", "facility_location", "k_center", "random"])
+@pytest.mark.parametrize(
+    "method", ["top_k", "diverse", "dpp", "facility_location", "k_center", "representative", "random"]
+)
 def test_every_method_has_a_sentence_for_a_row_that_it_passed_over(
     write: Write, capsys: pytest.CaptureFixture[str], method: str
 ) -> None:

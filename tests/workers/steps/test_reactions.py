@@ -95,7 +95,7 @@ def test_skewed_labels_are_thinned_out_to_within_five_points_of_the_declared_sha
     row = make(
         output={"type": "label", "labels": labels},
         slices=[PART],
-        sampling={"n_candidates": 24, "k_select": 12, "k_distill": 12},
+        sampling={"n_candidates": 24, "k_select": 12, "k_distill": 12, "balance": "drop"},
     )
     walk_through(start(row), *TO_SELECTION, StepName.LABELING)
     dataset = get_jsonl(row.tenant_id, step(row, StepName.LABELING).output["digests"]["dataset"])
@@ -103,6 +103,18 @@ def test_skewed_labels_are_thinned_out_to_within_five_points_of_the_declared_sha
     assert abs(counts[LABELS[0]] / counts.total() - 0.5) <= 0.05
     assert warnings(row)["label_skew"] == 1
     assert candidates(row, state="left_out"), "what was thinned out is shown as left out"
+
+
+def test_skewed_labels_all_train_weighed_and_the_skew_is_warned_of(monkeypatch):
+    labels = [{"name": LABELS[0], "share": 0.5}, {"name": LABELS[1], "share": 0.5}]
+    taught_by(monkeypatch, ScriptedTeacher(label=lambda text: [LABELS[0]] * 5))
+    row = make(output={"type": "label", "labels": labels}, slices=[PART], sampling={"n_candidates": 24, "k_select": 12})
+    walk_through(start(row), *TO_SELECTION, StepName.LABELING)
+    dataset = get_jsonl(row.tenant_id, step(row, StepName.LABELING).output["digests"]["dataset"])
+    assert not candidates(row, state="left_out")
+    weights = {pair["label"]: pair["weight"] for pair in dataset}
+    assert weights[LABELS[0]] < 1 < weights[LABELS[1]]
+    assert warnings(row)["label_skew_remains"] == 1
 
 
 def test_what_a_selection_does_not_keep_is_stored_as_drafts_with_what_reuse_needs(monkeypatch):

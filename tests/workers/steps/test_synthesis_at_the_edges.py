@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from backend.blobs import get_jsonl
 from backend.compiles.models import Compile
 from backend.domain.lifecycle import StepName
 from tests.compile_factories import LABELS, make_compile
@@ -147,3 +148,23 @@ def test_captures_that_are_gold_never_reach_the_teacher(monkeypatch):
     assert Counter(reason for c in rejected for reason in c.reasons) == {"held_out": 12, "gold": 12}
     asked = {request.item for request in teacher.asked}
     assert not asked & {c.text for c in rejected}
+
+
+def test_captures_that_are_nearly_held_out_are_counted_as_rejected_and_never_paid_for(monkeypatch):
+    """A held-out text with two letters more is its twin; a training text with one stays."""
+    teacher = taught_by(monkeypatch, ScriptedTeacher())
+    gold = [pair["input"] for pair in told_apart(24)]
+    twins = [f"{text} ok" for text in gold]
+    row = make(captures={"inline": [*itertools.islice(messages(), 12), *twins]}, sampling={"k_select": 24})
+    walk_through(start(row), *TO_VERIFICATION, StepName.SELECTION, StepName.LABELING)
+    rejected = {c.text for c in candidates(row, state="rejected")}
+    heldout = {
+        pair["input"]
+        for pair in get_jsonl(row.tenant_id, step(row, StepName.SLICING).output["digests"]["gold_heldout"])
+    }
+    assert rejected == {f"{text} ok" for text in heldout}
+    assert {tuple(c.reasons) for c in candidates(row, state="rejected")} == {("held_out_twin",)}
+    captured = next(part for part in slices(row) if part.is_captured)
+    assert captured.n_rejected == len(rejected) == 12
+    assert step(row, StepName.VERIFICATION).output["facts"]["rejected_for"] == {"held_out_twin": 12}
+    assert not {request.item for request in teacher.asked} & rejected

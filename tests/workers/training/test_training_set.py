@@ -59,9 +59,11 @@ def of_slices(parts: list[Slice], rows: list[Candidate], **sampling: Any) -> Cou
     return Counter(row["input"].partition(" of ")[2] for row in made.rows)
 
 
-def of_labels(shares: list[float], n_each: list[int], gold: list[dict[str, str]], *, k: int) -> TrainingSet:
+def of_labels(
+    shares: list[float], n_each: list[int], gold: list[dict[str, str]], *, k: int | str | None, by: str = "drop"
+) -> TrainingSet:
     labels = [{"name": name, "share": share} for name, share in zip(LABELS, shares, strict=True)]
-    sampling = {"k_distill": k, "n_candidates": 60, "k_select": 60}
+    sampling = {"k_distill": k, "n_candidates": 60, "k_select": 60, "balance": by}
     spec = parse_spec(small_spec(output={"type": "label", "labels": labels}, sampling=sampling))
     one = part(0, 1.0)
     rows = [*labeled(one, n_each[0], label=LABELS[0]), *labeled(one, n_each[1], label=LABELS[1], start=100)]
@@ -96,6 +98,31 @@ def test_labels_train_by_their_declared_shares_with_gold_counted(tenths: int, k:
     if 3 <= first <= k + 1:  # gold is no hindrance: nothing was labelled to be thrown away
         assert counts.total() == k + 4
         assert abs(counts[LABELS[0]] - first) < 1
+
+
+def test_every_labelled_pair_trains_unless_half_is_asked_for():
+    for k, n in ((None, 30), ("half", 15), (9, 9)):
+        made = of_labels([0.5, 0.5], [15, 15], SOME_GOLD, k=k)
+        assert len(made.rows) - len(SOME_GOLD) == n
+        assert made.selection.method == ("all" if k is None else "two_step")
+
+
+def test_a_skew_of_labels_is_reported_weighed_or_thinned_out_as_the_spec_says():
+    """30 pairs of one label and 10 of the other, where each was to be half."""
+    made = {by: of_labels([0.5, 0.5], [30, 10], [], k=None, by=by) for by in ("report", "weight", "drop")}
+    counts = {by: Counter(row["label"] for row in one.rows) for by, one in made.items()}
+    assert counts["report"] == counts["weight"] == {LABELS[0]: 30, LABELS[1]: 10}
+    assert counts["drop"] == {LABELS[0]: 12, LABELS[1]: 10}, "within 5 points of a half"
+    weights = {(row["label"], row["weight"]) for row in made["weight"].rows}
+    assert weights == {(LABELS[0], 0.666667), (LABELS[1], 2.0)}
+    assert {row["weight"] for by in ("report", "drop") for row in made[by].rows} == {1.0}
+    within = {by: one.balanced is not None and one.balanced.within_tolerance for by, one in made.items()}
+    assert within == {"report": False, "weight": False, "drop": True}
+
+
+def test_a_rare_label_is_weighed_up_to_four_times():
+    made = of_labels([0.5, 0.5], [57, 3], [], k=None, by="weight")
+    assert {row["weight"] for row in made.rows if row["label"] == LABELS[1]} == {4.0}
 
 
 def test_gold_of_one_label_leaves_the_places_to_the_others():

@@ -99,14 +99,14 @@ def test_without_a_selection_every_candidate_is_labelled_and_trains() -> None:
     sizes = {"prompt_tokens_label": 1000}
     kept = estimate(spec(sampling={"method": "all"}), **sizes)
     as_many = estimate(spec(sampling={"k_select": 12}), **sizes)
+    half = estimate(spec(sampling={"method": "all", "k_distill": "half"}), **sizes)
     chosen = estimate(spec(sampling={"method": "all", "k_distill": 10}), **sizes)
     captured = estimate(spec(sampling={"method": "all"}), n_captures=10)
     assert "48 candidates in 4 slices, 0 captures, 48 picks" in kept.assumptions
     assert "0 candidates in 0 slices, 10 captures, 10 picks" in captured.assumptions
     assert kept.steps[StepName.LABELING] == as_many.steps[StepName.LABELING]
-    trained = [made.steps[StepName.DISTILLATION].expected for made in (kept, as_many, chosen)]
-    assert trained == sorted(trained, reverse=True)
-    assert trained[0] > trained[1] > trained[2]
+    trained = [made.steps[StepName.DISTILLATION].expected for made in (kept, as_many, half, chosen)]
+    assert trained[0] == trained[1] > trained[2] > trained[3]
 
 
 def test_a_text_is_counted_by_its_bytes() -> None:

@@ -69,10 +69,24 @@ def test_scores_of_pass_or_fail_keep_those_that_pass() -> None:
     assert right[list(select(rows, right * 1.0, k=40).picks)].all()
 
 
-def test_without_labels_and_scores_only_spread_counts() -> None:
+def test_without_labels_and_scores_the_pool_is_represented() -> None:
     rows, _, right = _pool()
     choice = _chosen(rows, np.ones(len(right)), 40)
-    assert (choice.method, choice.score_floor) == (Method.K_CENTER, 0.0)
+    assert (choice.method, choice.score_floor) == (Method.REPRESENTATIVE, 0.0)
+    assert _one_sentence(choice.reason)
+
+
+def test_traffic_is_represented_whatever_its_scores_and_labels_say() -> None:
+    rows, labels, right = _pool(wrong=0.25)
+    for scores in (np.ones(len(right)), _scores(right, known=1.0), np.where(np.arange(len(right)) == 3, 0.2, 1.0)):
+        for shown in (None, labels):
+            choice = choose(rows, scores, 40, labels=shown, options=Options(k=40, is_traffic=True))
+            assert (choice.method, choice.score_floor) == (Method.REPRESENTATIVE, 0.0)
+            assert _one_sentence(choice.reason)
+
+
+def test_traffic_that_fits_as_a_whole_is_put_in_order_of_score() -> None:
+    assert choose(np.eye(3), np.ones(3), 3, labels=None, options=Options(k=3, is_traffic=True)).method is Method.TOP_K
 
 
 def test_labels_that_the_pool_bears_out_set_nobody_aside() -> None:

@@ -52,6 +52,12 @@ def test_by_default_a_third_is_kept_and_no_score_is_needed() -> None:
     assert KSampler().fit_predict(X).sum() == 20
 
 
+def test_traffic_is_represented() -> None:
+    sampler = KSampler(k=12, is_traffic=True).fit(X, SCORE)
+    assert sampler.report_.method == "representative"
+    assert sampler.picks_.tolist() == list(select(X, SCORE.tolist(), k=12, method="representative").picks)
+
+
 def test_labels_share_out_k_unless_told_not_to() -> None:
     labels = ["a"] * 50 + ["b"] * 10
     stratified = KSampler(k=12, method="top_k").fit_predict(X, SCORE, labels)

@@ -18,11 +18,12 @@ from backend.domain.spec.parsing import (
     Spec,
     canonical_spec,
     check_gold,
-    default_k_distill,
     default_k_select,
     effective_slices,
     label_max_tokens,
+    n_distilled,
     parse_spec,
+    read_stored_spec,
     spec_json_schema,
     target_shares,
 )
@@ -102,6 +103,9 @@ def two_labels(**second: Any) -> dict[str, Any]:
         ("/sampling/n_candidates", 0, "/sampling/n_candidates", "out_of_range", "at least 1"),
         ("/sampling/k_select", 13, "/sampling/k_select", "k_exceeds_n", "n_candidates 12"),
         ("/sampling/k_distill", 9, "/sampling/k_distill", "k_exceeds_n", "8 inputs"),
+        ("/sampling/k_distill", "halves", "/sampling/k_distill", "unknown_value", "half"),
+        ("/sampling/k_distill", 1, "/sampling/k_distill", "out_of_range", "at least 2"),
+        ("/sampling/balance", "drop it", "/sampling/balance", "unknown_value", "drop"),
         ("/sampling/diversity_lambda", -0.1, "/sampling/diversity_lambda", "out_of_range", "at least 0"),
         ("/sampling/on_gap", [], "/sampling/on_gap", "empty", "add an entry"),
         ("/sampling/on_gap", "drop", "/sampling/on_gap/0", "unknown_value", "drop_k"),
@@ -300,7 +304,27 @@ def test_captures_alone_are_the_pool_that_k_is_taken_of() -> None:
 
 def test_the_default_ks_are_the_seeds() -> None:
     assert [default_k_select(n) for n in (1, 3, 12, 13)] == [1, 1, 4, 5]
-    assert [default_k_distill(n) for n in (1, 2, 3, 80)] == [1, 1, 2, 40]
+    assert [n_distilled("half", n) for n in (1, 2, 3, 80)] == [1, 1, 2, 40]
+
+
+def test_every_labelled_pair_trains_unless_the_spec_says_how_many() -> None:
+    assert parse_spec(document()).sampling.k_distill is None
+    assert [n_distilled(k, 7) for k in (None, "half", 3, 90)] == [7, 4, 3, 7]
+
+
+def test_a_spec_that_the_release_before_stored_means_what_it_meant_then() -> None:
+    stored = canonical_spec(parse_spec(document()))
+    assert read_stored_spec(stored) == parse_spec(stored), "this release's own is read as it stands"
+    for sampling, expected in (
+        ({"k_distill": None}, "half"),
+        ({"k_distill": 5}, 5),
+        ({"k_distill": None, "method": "all"}, None),
+    ):
+        before = {**stored, "sampling": stored["sampling"] | sampling}
+        del before["sampling"]["balance"]
+        read = read_stored_spec(before).sampling
+        assert (read.k_distill, read.balance, read.label_samples) == (expected, "drop", 5)
+        assert read_stored_spec(canonical_spec(read_stored_spec(before))).sampling == read, "stored again it stays"
 
 
 def test_a_label_answer_has_room_for_the_longest_label() -> None:
