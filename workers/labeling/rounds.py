@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.compiles.models import Candidate, StepRun
+from django.db.models import F
+
+from backend.compiles.models import Candidate, Slice, StepRun
 from backend.compiles.states import LABELED_STATES, CandidateState
 from backend.domain.labeling.rounds import Why
 from backend.domain.lifecycle import StepName
@@ -50,7 +52,7 @@ def purchases_of(run: CompileRun) -> list[dict[str, Any]]:
 
 
 def open_round(run: CompileRun, bought: Sequence[Bought], facts: Mapping[str, Any]) -> None:
-    """Pick the rows and note the purchase. A reject that is picked after all is no longer a draft of its compile's."""
+    """Pick the rows and note the purchase."""
     with run.transaction():
         purchases = purchases_of(run)
         number = len(purchases) + 1
@@ -59,9 +61,8 @@ def open_round(run: CompileRun, bought: Sequence[Bought], facts: Mapping[str, An
             one.row.n_wanted = one.n_wanted
             if one.why != Why.ASKED_AGAIN:
                 one.row.bought_in, one.row.bought_for = number, one.why
-        rows = [one.row for one in bought]
-        Candidate.objects.bulk_update(rows, BOUGHT, batch_size=500)
-        _keep(run, rows, is_kept=True)
+        Candidate.objects.bulk_update([one.row for one in bought], BOUGHT, batch_size=500)
+        _count(run, [one.row for one in bought if one.why != Why.ASKED_AGAIN], is_bought=True)
         why = Counter(one.why for one in bought)
         entry = {"round": number, "n": len(bought), "why": dict(sorted(why.items())), **facts}
         _save(run, [*purchases, entry])
@@ -69,7 +70,8 @@ def open_round(run: CompileRun, bought: Sequence[Bought], facts: Mapping[str, An
 
 
 def close_round(run: CompileRun) -> None:
-    """End a round whose budget has ended: picks with an answer have their votes, the others are rejects again."""
+    """End a round whose budget has ended: picks with an answer have their votes, the others are rejects again, and the
+    round's note says how many."""
     with run.transaction():
         picked = list(
             Candidate.objects.filter(
@@ -86,7 +88,9 @@ def close_round(run: CompileRun) -> None:
             row.bought_in, row.bought_for, row.n_wanted = None, "", 0
         Candidate.objects.bulk_update(asked, VOTED, batch_size=500)
         Candidate.objects.bulk_update(left, BOUGHT, batch_size=500)
-        _keep(run, left, is_kept=False)
+        _count(run, left, is_bought=False)
+        *before, last = purchases_of(run)
+        _save(run, [*before, last | {"n_unpaid": last.get("n_unpaid", 0) + len(left)}])
 
 
 def stop(run: CompileRun, why: str, facts: Mapping[str, Any]) -> None:
@@ -121,9 +125,13 @@ def _by_number(n_votes: Mapping[int, int]) -> dict[str, int]:
     return {str(n): k for n, k in sorted(n_votes.items())}
 
 
-def _keep(run: CompileRun, rows: Sequence[Candidate], *, is_kept: bool) -> None:
-    drafts = Draft.objects.filter(tenant_id=run.tenant_id, candidate_id__in=[row.id for row in rows])
-    drafts.update(is_kept=is_kept)
+def _count(run: CompileRun, rows: Sequence[Candidate], *, is_bought: bool) -> None:
+    """A slice has so many picks more, or fewer; a reject that is picked after all is no product draft."""
+    Draft.objects.filter(tenant_id=run.tenant_id, candidate_id__in=[row.id for row in rows]).update(is_kept=is_bought)
+    slices = Counter(row.slice_id for row in rows)  # type: ignore[attr-defined]  # Django's, of the foreign key
+    for slice_id, n in slices.items():
+        change = n if is_bought else -n
+        Slice.objects.filter(tenant_id=run.tenant_id, id=slice_id).update(k_actual=F("k_actual") + change)
 
 
 def _save(run: CompileRun, purchases: list[dict[str, Any]]) -> None:

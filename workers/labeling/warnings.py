@@ -11,6 +11,7 @@ from workers.step.durable import CompileRun
 LEAST_TWINS = 10  # labelled near-duplicates of gold, below which they say nothing
 MOST_AGAINST = 0.3  # of them whose label is another than gold's
 LEAST_ROWS = 20  # labelled, below which one label may be all there is
+MOST_MAJORITY = 0.8  # share of the commonest label from which on nobody is much better than it
 SURE_SE = 2.0  # standard errors by which a student must be better than the commonest label
 
 
@@ -28,7 +29,7 @@ def is_guessing(weighed: Weighed) -> bool:
         return False
     share = weighed.majority
     right = float(weighed.is_right.mean())
-    return share < 1 and right <= share + SURE_SE * float(np.sqrt(share * (1 - share) / n))
+    return share < MOST_MAJORITY and right <= share + SURE_SE * float(np.sqrt(share * (1 - share) / n))
 
 
 def missing_labels(weighed: Weighed) -> list[str]:

@@ -30,7 +30,7 @@ from backend.domain.planning.step_outputs import (
     VerificationOut,
 )
 from backend.domain.selection.select import select
-from backend.domain.spec.parsing import canonical_spec
+from backend.domain.spec.parsing import canonical_spec, most_votes, read_stored_spec
 from workers.candidates.ranking import stack
 from workers.gap.selection_record import Chosen, emit_report, selection_record, without_columns
 from workers.step.durable import CompileRun
@@ -41,7 +41,7 @@ _MADE_LATER = {"id", "tenant_id", "compile", "created_at"}
 _OF_SLICE = _MADE_LATER | {"k_requested", "k_actual", "selection"}
 _OF_CANDIDATE = _MADE_LATER | {
     "slice", "state", "reasons", "cost_microusd", "score", "signal", "cluster", "label", "answer", "votes",
-    "agreement_ppm",
+    "agreement_ppm", "known_answers", "n_wanted", "bought_in", "bought_for", "posterior",
 }  # fmt: skip
 
 
@@ -212,17 +212,18 @@ def _keep(run: CompileRun, slice_row: Slice) -> None:
 
 
 def _take_labels_over(compile: Compile, source: Compile) -> None:
-    """Votes, label and agreement of the picks that the source had labelled too. The spec's rules are the same on both
-    sides, so what it could not agree on stays unverified here."""
+    """Votes, label and agreement of the picks that the source had labelled too, which are asked no more. The spec's
+    rules are the same on both sides, so what it could not agree on stays unverified here."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE compiles_candidate AS mine SET label = theirs.label, answer = theirs.answer, votes = theirs.votes,"
-            " agreement_ppm = theirs.agreement_ppm, reasons = theirs.reasons,"
+            " agreement_ppm = theirs.agreement_ppm, reasons = theirs.reasons, n_wanted = %s,"
             " state = CASE WHEN theirs.state = %s THEN %s ELSE %s END"
             " FROM compiles_candidate AS theirs WHERE mine.tenant_id = %s AND mine.compile_id = %s"
             " AND mine.state = %s AND theirs.tenant_id = %s AND theirs.compile_id = %s"
             " AND theirs.text_key = mine.text_key AND theirs.state = ANY(%s)",
             [
+                most_votes(read_stored_spec(compile.spec)),
                 *(CandidateState.UNVERIFIED.value, CandidateState.UNVERIFIED.value, CandidateState.LABELED.value),
                 *(compile.tenant_id, compile.id, CandidateState.PICKED.value),
                 *(compile.tenant_id, source.id, [state.value for state in LABELED_STATES]),

@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import jsonschema
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.jobs.runner_jobs import TrainOptions
+from backend.domain.spec.defaults import buys_in_rounds
 from backend.domain.spec.parsing import (
     Example,
     Spec,
@@ -20,7 +22,9 @@ from backend.domain.spec.parsing import (
     check_gold,
     default_k_select,
     effective_slices,
+    first_votes,
     label_max_tokens,
+    most_votes,
     n_distilled,
     parse_spec,
     read_stored_spec,
@@ -320,11 +324,41 @@ def test_a_spec_that_the_release_before_stored_means_what_it_meant_then() -> Non
         ({"k_distill": 5}, 5),
         ({"k_distill": None, "method": "all"}, None),
     ):
-        before = {**stored, "sampling": stored["sampling"] | sampling}
-        del before["sampling"]["balance"]
+        before = {**stored, "sampling": stored["sampling"] | {"label_samples": 5} | sampling}
+        del before["sampling"]["balance"], before["plan"]
+        assert read_stored_spec(before).plan.kind == "fixed"
         read = read_stored_spec(before).sampling
         assert (read.k_distill, read.balance, read.label_samples) == (expected, "drop", 5)
         assert read_stored_spec(canonical_spec(read_stored_spec(before))).sampling == read, "stored again it stays"
+
+
+def test_a_plan_is_a_word_or_says_what_a_point_is_worth() -> None:
+    plans = [parse_spec(document(plan=plan)).plan for plan in ("fixed", {"kind": "auto", "point_usd": 0.2}, {})]
+    assert [(plan.kind, plan.point_usd) for plan in plans] == [
+        ("fixed", None),
+        ("auto", Decimal("0.2")),
+        ("auto", None),
+    ]
+    with pytest.raises(InvalidSpec) as raised:
+        parse_spec(document(plan="often"))
+    assert raised.value.problems[0].pointer == "/plan/kind"
+    with pytest.raises(InvalidSpec) as raised:
+        parse_spec(document(plan={"point_usd": 0}))
+    assert raised.value.problems[0].pointer == "/plan/point_usd"
+
+
+@pytest.mark.parametrize(
+    ("changes", "first", "most", "is_planned"),
+    [
+        ({}, 1, 5, True),
+        ({"sampling": {"label_samples": 3}}, 3, 3, True),
+        ({"sampling": {"method": "random"}}, 1, 5, False),
+        ({"plan": "fixed"}, 1, 5, False),
+    ],
+)
+def test_votes_and_rounds_by_what_a_spec_says(changes: dict[str, Any], first: int, most: int, is_planned: bool) -> None:
+    read = parse_spec(document(**changes))
+    assert (first_votes(read), most_votes(read), buys_in_rounds(read)) == (first, most, is_planned)
 
 
 def test_a_label_answer_has_room_for_the_longest_label() -> None:
