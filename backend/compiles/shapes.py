@@ -186,7 +186,12 @@ class CandidateShape(Shape[Candidate]):  # of a row that is annotated with `slic
     label = TextOrNull()
     answer = TextOrNull(help_text="Of a json or text task: what the teacher agreed on.")
     votes = s.JSONField(help_text="How often each label, or each of the commonest answers, was given.")
-    agreement_ppm = s.IntegerField(allow_null=True)
+    agreement_ppm = s.IntegerField(allow_null=True, help_text="Of the votes; where these were weighed, the posterior.")
+    posterior = s.DictField(
+        child=s.IntegerField(), allow_null=True, help_text="Each label's probability by the votes, in millionths."
+    )
+    bought_in = s.IntegerField(allow_null=True, help_text="The round of labelling that picked it; null: selection.")
+    bought_for = TextOrNull(help_text="Why that round did: uncertain, rare or random.")
     cost_microusd = s.IntegerField()
     created_at = Time()
 

@@ -5,11 +5,12 @@ ends before the next is decided, so that a process that dies is followed by one 
 
 from typing import Any
 
-from backend.domain.labeling.purchases import StopFor
-
+from backend.compiles.models import Slice
 from backend.domain.errors import PaymentRequired
+from backend.domain.labeling.purchases import StopFor
+from backend.domain.planning.label_plans import picks_in_rounds
 from backend.domain.spec.defaults import buys_in_rounds
-from backend.domain.spec.parsing import LabelOutput
+from backend.domain.spec.parsing import votes_as_needed
 from workers.labeling.asking import label_picks
 from workers.labeling.plan_auto import curve_facts, decide_auto
 from workers.labeling.plan_fixed import decide_fixed
@@ -37,11 +38,32 @@ def label_all(run: CompileRun, batches: StepBatches) -> bool:
                 raise
             close_round(run)
             is_paid = False
-        if is_stopped(purchases) or not isinstance(run.spec.output, LabelOutput):
+        if is_stopped(purchases) or not _has_more(run):
             return True
         places = places or place(run)
         if not _go_on(run, places, purchases, is_paid=is_paid):
             return True
+
+
+def end_unpaid(run: CompileRun) -> bool:
+    """End the round for whose batch the budget has not the money, and buy nothing more; False where it is none, but the
+    first picks."""
+    with run.transaction():
+        purchases = purchases_of(run)
+    if not purchases:
+        return False
+    close_round(run)
+    _go_on(run, place(run), purchases, is_paid=False)
+    return True
+
+
+def _has_more(run: CompileRun) -> bool:
+    """Say whether something may follow the first picks: rows of the plan, or votes as needed."""
+    if votes_as_needed(run.spec) or buys_in_rounds(run.spec):
+        return True
+    with run.transaction():
+        slices = Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, is_captured=True)
+        return picks_in_rounds(run.spec) and slices.exists()
 
 
 def _go_on(run: CompileRun, places: Places, purchases: Purchases, *, is_paid: bool) -> bool:

@@ -12,6 +12,7 @@ from backend.compiles.models import Candidate, Compile, Slice
 from backend.compiles.states import CandidateState
 from backend.domain.answers.labels import MAX_WEIGHT, Balance
 from backend.domain.canonical import sha256_of
+from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
@@ -20,7 +21,7 @@ from backend.domain.spec.parsing import LabelOutput, first_votes
 from backend.drafts.models import Offer
 from workers.drafts.label_drafts import LABELS
 from workers.gap.selection_record import without_columns
-from workers.labeling.purchases import label_all
+from workers.labeling.purchases import end_unpaid, label_all
 from workers.labeling.rounds import purchase_facts
 from workers.step.batch_planning import StepBatches
 from workers.step.batch_wait import send_batches
@@ -32,9 +33,12 @@ from workers.training.unusable_answers import check_answers
 
 
 def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
-    batches = StepBatches(run=run, step=StepName.LABELING)
-    if not label_all(run, batches):
-        return send_batches(run, batches)
+    while not label_all(run, batches := StepBatches(run=run, step=StepName.LABELING)):
+        try:
+            return send_batches(run, batches)
+        except PaymentRequired:
+            if not end_unpaid(run):
+                raise
     with run.transaction():
         rows = list(
             Candidate.objects.filter(

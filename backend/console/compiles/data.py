@@ -216,4 +216,6 @@ def _why(row: Candidate) -> str:
         return "no teacher answer can be trained on: " + ", ".join(str(reason)[:80] for reason in row.reasons[:8])
     if row.state == CandidateState.DROPPED and row.cluster == -1:
         return "among the lowest scores, dropped before clustering"
+    if row.bought_in is not None:
+        return f"{WHY[CandidateState(row.state)]}; picked in round {row.bought_in} ({row.bought_for})"
     return WHY[CandidateState(row.state)]

@@ -10,14 +10,19 @@ import pytest
 from backend.blobs import get_jsonl
 from backend.compiles.models import Compile
 from backend.domain.lifecycle import StepName
-from tests.compile_factories import LABELS, make_compile
+from backend.drafts.models import Draft
+from backend.tenants.isolation import tenant_scope
+from backend.tenants.models import Tenant
+from tests.compile_factories import LABELS, fresh, make_compile
 from tests.factories import make_tenant
 from tests.workers.pipeline_helpers import (
     COMPLAINTS,
+    ScriptedTeacher,
     calls,
     candidates,
     check_money,
     messages,
+    slices,
     start,
     step,
     taught_by,
@@ -56,14 +61,14 @@ def recorded(monkeypatch: Any, answers: dict[str, list[str]] | None = None, *, t
     taught_by(monkeypatch, ReplayTeacher("\n".join(map(json.dumps, rows)).encode()))  # type: ignore[arg-type]
 
 
-def make(**changes: Any) -> Compile:
+def make(tenant: Tenant | None = None, **changes: Any) -> Compile:
     """48 captures that are all picked."""
     parts: dict[str, Any] = {
         "examples": {"inline": GOLD, "holdout": 0.5},
         "captures": {"inline": TEXTS},
         "sampling": {"k_select": len(TEXTS), "min_agreement": 0.6},
     }
-    return make_compile(make_tenant(), **(parts | changes))
+    return make_compile(tenant or make_tenant(), **(parts | changes))
 
 
 def dataset(row: Compile) -> dict[str, Any]:
@@ -166,3 +171,40 @@ def test_a_named_k_binds_a_plan_that_decides(monkeypatch):
     walk_through(start(row), *ALL)
     assert len(candidates(row, state__in=["trained", "left_out", "unverified"])) <= 26
     assert step(row, StepName.LABELING).output["facts"]["stopped_for"] in {"limit", "gate_margin", "flat", "worth"}
+
+
+def test_rejects_of_written_slices_are_bought_and_are_no_drafts_then(monkeypatch):
+    taught_by(monkeypatch, ScriptedTeacher(label=lambda text: [right_label(text)]))
+    parts = [{"name": name, "share": 0.5} for name in ("money", "parcels")]
+    row = make(plan="auto", captures=None, sampling={"n_candidates": 12}, slices=parts)
+    run = start(row)
+    walk_through(run, *TO_SELECTION)
+    dropped = {one.id for one in candidates(row, state="dropped")}
+    assert len(dropped) == 16
+    walk_through(run, StepName.LABELING)
+    bought = {one.id for one in candidates(row) if one.bought_in is not None}
+    assert bought
+    assert bought <= dropped
+    with tenant_scope(row.tenant_id):
+        drafts = dict(Draft.objects.filter(compile_id=row.id).values_list("candidate_id", "is_kept"))
+    assert all(drafts[id] == (id in bought) for id in dropped & drafts.keys())
+    assert sum(part.k_actual for part in slices(row)) == 8 + len(bought)
+    check_money(row)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_tight_budget_buys_what_it_can_and_leaves_what_training_needs(monkeypatch, share):
+    recorded(monkeypatch)
+    least, most = (estimate_of(plan="auto", sampling={})[name] for name in ("low_microusd", "expected_microusd"))
+    budget = least + round(share * (most - least))
+    row = make(plan="auto", sampling={}, budget={"usd": budget / 1e6})
+    walk_through(start(row), *ALL)
+    fresh(row)
+    facts = step(row, StepName.LABELING).output["facts"]
+    assert facts["stopped_for"] == "budget"
+    assert len(candidates(row, state__in=["trained", "left_out", "unverified"])) < len(TEXTS)
+    check_money(row)
+
+
+def estimate_of(**changes: Any) -> dict[str, int]:
+    return make(**changes).estimate["total"]

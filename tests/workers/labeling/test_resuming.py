@@ -10,6 +10,7 @@ import pytest
 from backend.compiles import leases
 from backend.compiles.models import Compile
 from backend.domain.lifecycle import StepName
+from tests.factories import make_tenant
 from tests.workers.labeling.test_purchases import TEXTS, TO_SELECTION, make, other, recorded, right_label
 from tests.workers.pipeline_helpers import calls, candidates, check_money, start, step, take_over, walk_through
 
@@ -47,10 +48,11 @@ def live_and_die(monkeypatch: Any, after: int, *, is_committed: bool) -> dict[st
 def test_labelling_that_dies_at_every_transaction_ends_as_if_it_had_not(monkeypatch, is_committed):
     wrong = {text: [other(right_label(text)), *[right_label(text)] * 4] for text in TEXTS[18:21]}
     recorded(monkeypatch, wrong)
-    changes: dict[str, Any] = {"plan": "auto", "sampling": {"min_agreement": 0.9}}
-    whole = make(**changes)
+    changes: dict[str, Any] = {"plan": "auto", "sampling": {"min_agreement": 0.95}, "draft_cache": {"enabled": False}}
+    tenant = make_tenant()  # whose gold is divided in one way
+    whole = make(tenant, **changes)
     walk_through(start(whole), *TO_SELECTION, StepName.LABELING)
-    row = make(**changes)
+    row = make(tenant, **changes)
     run = start(row)
     walk_through(run, *TO_SELECTION)
     real = leases.fenced_transaction
