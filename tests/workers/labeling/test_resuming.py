@@ -44,11 +44,18 @@ def live_and_die(monkeypatch: Any, after: int, *, is_committed: bool) -> dict[st
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_committed", [True, False], ids=["after", "before"])
 def test_labelling_that_dies_at_every_transaction_ends_as_if_it_had_not(monkeypatch, is_committed):
     wrong = {text: [other(right_label(text)), *[right_label(text)] * 4] for text in TEXTS[18:21]}
     recorded(monkeypatch, wrong)
-    changes: dict[str, Any] = {"plan": "auto", "sampling": {"min_agreement": 0.95}, "draft_cache": {"enabled": False}}
+    teacher = {"provider": "grammar", "model": "kolm-grammar-1", "concurrency": 16}
+    changes: dict[str, Any] = {
+        "teacher": teacher,
+        "plan": "auto",
+        "sampling": {"min_agreement": 0.95},
+        "draft_cache": {"enabled": False},
+    }
     tenant = make_tenant()  # whose gold is divided in one way
     whole = make(tenant, **changes)
     walk_through(start(whole), *TO_SELECTION, StepName.LABELING)
