@@ -46,16 +46,16 @@ def money_for_labels(run: CompileRun, *, n_pairs: int, most_pairs: int) -> Label
     with run.transaction() as fenced:
         compile = fenced.compile
         left = left_of(compile) - _rest(compile, _AFTER_LABELING - {StepName.DISTILLATION})
-        training = _expected(compile, {StepName.DISTILLATION})
+        training = _estimate_of(compile, {StepName.DISTILLATION})
     pair = -(-training // max(1, most_pairs))
     return LabelMoney(left=left - pair * n_pairs, pair=pair)
 
 
 def _rest(compile: Compile, steps: Collection[StepName]) -> int:
-    return _expected(compile, steps) + int(compile.estimate["worst_batch_microusd"])
+    return _estimate_of(compile, steps) + int(compile.estimate["worst_batch_microusd"])
 
 
-def _expected(compile: Compile, steps: Collection[StepName]) -> int:
+def _estimate_of(compile: Compile, steps: Collection[StepName]) -> int:
     return sum(int(row["expected_microusd"]) for row in compile.estimate["steps"] if row["step"] in steps)
 
 

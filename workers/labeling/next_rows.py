@@ -1,4 +1,4 @@
-"""Which rows a round of labelling buys, and which it asks about again."""
+"""The rows that a round of labelling buys, and those it asks about again."""
 
 from collections.abc import Sequence
 

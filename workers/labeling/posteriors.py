@@ -24,7 +24,7 @@ STUDENT_C = 10.0  # of the head that asks for the next rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighed:
-    """What the votes amount to. `known` (k,) are the rows of the pool that have a label, gold among them; `believed`
+    """The votes, weighed. `known` (k,) are the rows of the pool that have a label, gold among them; `believed`
     (k, L) their posteriors and `predicted` (k, L) what a student says that has not seen them."""
 
     pool: LabelPool

@@ -1,4 +1,4 @@
-"""What labelling buys after its first picks: rows in rounds, and further votes on rows whose label is unsure.
+"""The purchases of labelling after its first picks: rows in rounds, and further votes on rows whose label is unsure.
 
 `plan_fixed` and `plan_auto` decide. Each round is opened with the note of its reason in one transaction (`rounds`), and
 ends before the next is decided, so that a process that dies is followed by one that decides the same."""

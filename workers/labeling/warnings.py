@@ -1,4 +1,4 @@
-"""What the labels so far say of the teacher, the gold and the task, before the rest of the money is spent."""
+"""Warnings of what the labels so far say of the teacher, the gold and the task, before the rest is spent."""
 
 from collections.abc import Iterator
 
@@ -72,8 +72,8 @@ def _warnings(weighed: Weighed) -> Iterator[tuple[str, str]]:
 
 
 def _gold_twins(weighed: Weighed) -> tuple[int, int]:
-    """How many labelled candidates are near-duplicates of gold, and how many of them have a label that no gold row of
-    their group has."""
+    """The number of labelled candidates that are near-duplicates of gold, and of those among them whose label no gold
+    row of their group has."""
     groups, n = weighed.pool.places.points.groups, weighed.pool.n
     gold: dict[int, set[int]] = {}
     for group, label in zip(groups[n:].tolist(), weighed.pool.places.gold.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""How much a teacher repeats itself: the correlation of its answers to one input beyond what their label explains."""
+"""The correlation of a teacher's answers to one input beyond what its label explains: how much it repeats itself."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""How many inputs of a label task are labelled before a label is known, and how many in all."""
+"""The number of inputs of a label task that are labelled before a label is known, and in all."""
 
 from backend.domain.labeling.purchases import START_LEAST, START_PER_LABEL, round_size
 from backend.domain.spec.defaults import buys_in_rounds, default_k_select, label_names

@@ -166,7 +166,7 @@ class TeacherPlan:
         )
 
     def labeling(self) -> Range:
-        """What is asked again, where votes are bought as needed, is a call of its own each time."""
+        """The cost of votes. One that is bought as needed is a call of its own."""
         n, k, most = self.n_picks, first_votes(self.spec), most_votes(self.spec)
         least = -(-self.n_start // 2) if n else 0  # drop_k may leave fewer
         again = n * (MEAN_VOTES_PERCENT - 100) // 100 if votes_as_needed(self.spec) else 0

@@ -287,7 +287,7 @@ class Evaluation(Part):
 
 
 class Plan(Part):
-    """What decides how many inputs are labelled, and how often."""
+    """The way to decide how many inputs are labelled."""
 
     kind: Literal["auto", "fixed"] = Field(
         default="auto",
