@@ -16,7 +16,7 @@ from backend.compiles.states import ANSWERED_STATES
 from backend.domain.drafts.vocabulary import Arm, Certificate, Saving, Strategy
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice
-from backend.domain.spec.parsing import first_votes
+from backend.domain.spec.parsing import first_votes, most_votes
 from backend.drafts.cache import find_scope, scope_row
 from backend.drafts.models import LabelDraft, Offer
 from backend.drafts.vault import Vault, make_vault, open_vault
@@ -59,12 +59,11 @@ def known_labels(run: CompileRun, rows: Sequence[Candidate]) -> KnownLabels:
     )
     answers, n_in, n_out = {}, 0, 0
     for draft in stored:
-        mine = vault.unseal_json(bytes(draft.answers_sealed))[: first_votes(run.spec)]
+        mine = vault.unseal_json(bytes(draft.answers_sealed))[: most_votes(run.spec)]
         answers[by_mac[bytes(draft.prompt_mac)].text_key] = mine
-        n_in, n_out = (
-            n_in + draft.input_tokens * len(mine) // draft.n,
-            n_out + draft.output_tokens * len(mine) // draft.n,
-        )
+        n_saved = min(len(mine), first_votes(run.spec))
+        n_in += draft.input_tokens * n_saved // draft.n
+        n_out += draft.output_tokens * n_saved // draft.n
     return KnownLabels(answers=answers, input_tokens=n_in, output_tokens=n_out)
 
 

@@ -314,7 +314,7 @@ def test_the_bounds_of_a_generative_task_are_in_order_too(kind: str, most: int, 
 
 
 def captured(**changes: Any) -> Spec:
-    return spec(slices=[], captures={"inline": ["where is my refund"]}, **changes)
+    return spec(slices=[], captures={"upload": "upl_01ktfz2x8e4s1c9w0m5q7r3vbd"}, **changes)
 
 
 def test_a_plan_that_decides_is_expected_to_label_every_input_and_starts_with_few() -> None:
