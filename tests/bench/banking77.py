@@ -49,14 +49,14 @@ Cells = Sequence[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """`max_captures` below the number there are makes each seed compile a sample of its own. `k_distill` None: half of
-    what was labelled."""
+    """`max_captures` below the number there are makes each seed compile a sample of its own. The page was measured
+    with half of what was labelled."""
 
     name: str
     intents: tuple[str, ...] | None
     max_captures: int
     n_random: int  # random selections to compare the picks with
-    k_distill: int | None = None
+    k_distill: int | str = "half"
     train: Mapping[str, Any] = field(default_factory=dict)
 
 

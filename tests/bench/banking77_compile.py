@@ -94,12 +94,12 @@ def spec_of(
     *,
     seed: int,
     max_captures: int,
-    k_distill: int | None = None,
+    k_distill: int | str | None = None,
     **train: Any,
 ) -> dict[str, Any]:
-    """The defaults wherever possible: K = ceil(N/3) of the captures by two_step, half of those train. One vote a label
-    (the recording would only repeat itself), and a gate that lets through what is not broken: here is measured, not
-    decided."""
+    """The defaults wherever possible: K = ceil(N/3) of the captures, of which `k_distill` train (null: all). One vote a
+    label (the recording would only repeat itself), and a gate that lets through what is not broken: here is measured,
+    not decided."""
     return {
         "name": name,
         "task": "Name the intent of a question that a customer asks a bank with an app and cards.",

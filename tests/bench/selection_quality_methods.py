@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from backend.domain.selection.allocation import allocate_largest_remainder
-from backend.domain.selection.select import select
+from backend.domain.selection.select import Beside, select
 from tests.bench.selection_quality_pools import Pool, Scenario
 
 try:
@@ -43,8 +43,23 @@ def _selected(
     ).picks
 
 
-def _slice_by_slice(pool: Pool, scenario: Scenario, seed: int) -> Sequence[int]:
-    """As a compile selects: from each slice by itself, where all labels are the same and tell nothing."""
+def _part(pool: Pool, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    return pool.rows[rows], pool.scores[rows], [pool.texts[i] for i in rows]
+
+
+def _beside(pool: Pool, rows: np.ndarray, with_others: bool) -> dict[str, Any]:
+    if not with_others:
+        return {}
+    names = [pool.intents[label] for label in pool.labels.tolist()]
+    others = np.setdiff1d(np.arange(len(pool.texts)), rows)
+    embeddings, scores, keys = _part(pool, others)
+    beside = Beside(embeddings=embeddings, scores=scores, keys=keys, labels=[names[i] for i in others])
+    return {"labels": [names[i] for i in rows], "stratify": False, "beside": beside}
+
+
+def _slice_by_slice(pool: Pool, scenario: Scenario, seed: int, *, with_others: bool = False) -> Sequence[int]:
+    """From each slice by itself, where all labels are the same and tell nothing; `with_others`: as a compile selects,
+    which knows the candidates of the other slices and their labels."""
     if not scenario.sliced:
         return _selected(pool, scenario, seed, method="auto", told=False)
     sizes = np.bincount(pool.labels, minlength=len(pool.intents))
@@ -52,9 +67,14 @@ def _slice_by_slice(pool: Pool, scenario: Scenario, seed: int) -> Sequence[int]:
     picks: list[int] = []
     for label, k in zip(np.flatnonzero(sizes).tolist(), shares, strict=True):
         rows = np.flatnonzero(pool.labels == label)
-        own = select(pool.rows[rows], pool.scores[rows], [pool.texts[i] for i in rows], k=k, seed=seed).picks
+        own = select(*_part(pool, rows), k=k, seed=seed, **_beside(pool, rows, with_others)).picks
         picks += rows[list(own)].tolist()
     return picks
+
+
+def _by_form(keeps: Keeps) -> Keeps:
+    """Without a verifier of its own a compile's scores are forms, which are 1 for nearly all."""
+    return lambda pool, scenario, seed: keeps(replace(pool, scores=np.ones(len(pool.texts))), scenario, seed)
 
 
 def _filtered(pool: Pool, scenario: Scenario, seed: int) -> Sequence[int]:
@@ -106,4 +126,8 @@ METHODS: Mapping[str, Keeps] = {
     "auto, no labels": partial(_selected, method="auto", told=False),
     "auto": partial(_selected, method="auto"),
     "auto, slice by slice": _slice_by_slice,
+    "auto, slices beside": partial(_slice_by_slice, with_others=True),
+    "auto, no scores": _by_form(partial(_selected, method="auto")),
+    "auto, slice by slice, no scores": _by_form(_slice_by_slice),
+    "auto, slices beside, no scores": _by_form(partial(_slice_by_slice, with_others=True)),
 }

@@ -27,7 +27,7 @@ from backend.domain.answers.json_schemas import validator
 from backend.domain.answers.json_values import BadAnswer, FieldCounts, answer_text, field_scores, parse_answer
 from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob, EvaluateCausalJob
 from backend.domain.selection.select import select
-from backend.domain.spec.defaults import default_k_distill
+from backend.domain.spec.defaults import n_distilled
 from backend.domain.spec.parsing import Spec, parse_spec
 from backend.domain.spec.task_prompt import answer_form, system_prompt
 from deploy.embedded.home import ROOT
@@ -96,7 +96,7 @@ def _half(train: tuple[Utterance, ...]) -> tuple[Utterance, ...]:
     rows = TextRows("snips")
     rows.embed([u.text for u in train])
     keys = [text_key(u.text) for u in train]
-    k = default_k_distill(len(train))
+    k = n_distilled("half", len(train))
     picks = select(rows.of([u.text for u in train]), [1.0] * len(train), keys, k=k, method="two_step", score_floor=0.0)
     return tuple(train[i] for i in sorted(picks.picks))
 

@@ -29,6 +29,7 @@ from backend.domain.selection.select import Selection, SelectionReport, select
 from workers.candidates.generation import hotter_ppm, later_round_size
 from workers.candidates.headroom import can_spare, worst_round
 from workers.candidates.ranking import stack
+from workers.gap.other_slices import labels_beside
 from workers.gap.selection_record import Chosen
 from workers.gap.splitting import plan_division, split
 from workers.scoring.verifier import has_ranking
@@ -97,6 +98,7 @@ def _select(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate], k: int
         "overcluster": sampling.overcluster,
         "seed": sampling.seed,
         "is_traffic": slice_row.is_captured,
+        **labels_beside(run, slice_row, len(rows)),
     }
     return select(
         stack([row.embedding for row in rows]),
@@ -114,7 +116,7 @@ def _floor(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> floa
     by_form = slice_row.is_captured and slice_row.signal == Signal.VERIFIER and not has_ranking(run.spec)
     if sampling.score_floor is not None or not by_form or sampling.method not in REPRESENTS:
         return sampling.score_floor
-    return sum((row.score or 0.0) < LEAST_FORM for row in rows) / len(rows)
+    return sum(1 for row in rows if (row.score or 0.0) < LEAST_FORM) / max(1, len(rows))
 
 
 def _failure(slice_row: Slice, report: SelectionReport) -> CustomerError:

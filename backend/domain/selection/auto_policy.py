@@ -19,7 +19,7 @@ here is random, and rows are in canonical order, so the choice does not depend o
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,13 +43,14 @@ FEW_VALUES = 0.1  # different scores for each candidate
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoChoice:
     """The scores and the method to select with. `scores` (n,) float64, in the order of the rows; `reason` is one
-    sentence for the receipt."""
+    sentence for the receipt. `is_by_labels`: the labels' consistency was used."""
 
     method: Method
     score_floor: float
     diversity_lambda: float
     scores: Floats
     reason: str
+    is_by_labels: bool = False
 
 
 def choose(rows: Rows, scores: Floats, k: int, *, labels: Sequence[str] | None, options: Options) -> AutoChoice:
@@ -72,7 +73,8 @@ def choose(rows: Rows, scores: Floats, k: int, *, labels: Sequence[str] | None, 
         if not why_score:
             n_aside = min(int(SET_ASIDE_PER_WRONG_LABEL * evidence.noise * n), n - k)
             reason = _reason(evidence, n_aside)
-            return choice(Method.DIVERSE, reason, _correct(scores, evidence, n_aside), n_aside / n)
+            by_scores = choice(Method.DIVERSE, reason, _correct(scores, evidence, n_aside), n_aside / n)
+            return replace(by_scores, is_by_labels=True)
     if scores.min() == scores.max():
         reason = "All scores are equal and no labels tell more: the rows that stand for most others were kept."
         return choice(Method.REPRESENTATIVE, reason)

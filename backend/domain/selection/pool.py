@@ -28,6 +28,17 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Candidates that are not selected from: their labels, with those of the pool, tell `auto` which labels the others
+    contradict."""
+
+    embeddings: ArrayLike
+    scores: Sequence[float]
+    keys: Sequence[str]
+    labels: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One stratum after its selection; `name` is its label, None where the whole pool is one. `order` (m,) leads from
     the clustered rows, in canonical order and above the floor, to the caller's indices; `labels` (m,) are the forced
@@ -67,6 +78,17 @@ def checked_pool(
     _refuse_rows("scores", np.logical_not(np.isfinite(values)))
     rows = _unit_rows(raw)
     return Pool(rows=rows, scores=values, keys=_row_keys(rows) if keys is None else keys, labels=labels)
+
+
+def join_pools(pool: Pool, beside: Beside) -> Pool:
+    """Put the candidates beside the pool behind its own, which are labelled. Raises InvalidInput."""
+    other = checked_pool(beside.embeddings, beside.scores, beside.keys, beside.labels)
+    return Pool(
+        rows=np.concatenate((pool.rows, other.rows)),
+        scores=np.concatenate((pool.scores, other.scores)),
+        keys=[*pool.keys, *other.keys],
+        labels=[*(pool.labels or ()), *(other.labels or ())],
+    )
 
 
 def _unit_rows(raw: Rows) -> Rows:

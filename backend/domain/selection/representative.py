@@ -146,7 +146,7 @@ def _apart(rows: Rows, order: Ints, k: int, min_distance: float) -> Ints:
     for row in order.tolist():
         if len(picks) == k:
             break
-        near = picks and distance_steps(exact[np.array(picks)] @ exact[np.array([row])][0]).min()
-        if not picks or near >= min_distance * STEPS:
+        steps = distance_steps(exact[np.array(picks, dtype=np.int64)] @ exact[np.array([row])][0])
+        if steps.min(initial=np.inf) >= min_distance * STEPS:
             picks.append(row)
     return np.array(picks, dtype=np.int64)

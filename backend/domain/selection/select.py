@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from backend.domain.errors import InvalidInput
 from backend.domain.selection.allocation import allocate_largest_remainder
-from backend.domain.selection.auto_policy import choose
+from backend.domain.selection.auto_policy import AutoChoice, choose
 from backend.domain.selection.dpp import dpp_map_picks
 from backend.domain.selection.facility_location import MATRIX_ROWS, facility_location_picks
 from backend.domain.selection.greedy_picks import diverse_picks, k_center_picks
@@ -27,7 +27,8 @@ from backend.domain.selection.linkage.clustering import Dendrogram, Floats, Ints
 from backend.domain.selection.linkage.criteria import Linkage
 from backend.domain.selection.options import DEFAULT_LAMBDA, Options, Penalty, checked_options
 from backend.domain.selection.options import Method as Method
-from backend.domain.selection.pool import Part, Pool, canonical_order, checked_pool, rescale
+from backend.domain.selection.pool import Beside as Beside
+from backend.domain.selection.pool import Part, Pool, canonical_order, checked_pool, join_pools, rescale
 from backend.domain.selection.report import SelectionReport as SelectionReport
 from backend.domain.selection.report import cohesion_log as cohesion_log
 from backend.domain.selection.report import report_on
@@ -63,6 +64,7 @@ def select(
     overcluster: float = 1.0,
     seed: int = 0,
     is_traffic: bool = False,
+    beside: Beside | None = None,
     on_progress: OnProgress | None = None,
 ) -> Selection:
     """Keep `k` of the `n` candidates (all of them, by score, where k >= n).
@@ -72,6 +74,7 @@ def select(
     `labels`, K is shared out over them in proportion, or as `k_by_label` says, and each is selected by itself; with
     `stratify=False` they only inform `auto`. `min_distance` > 0 refuses a pick closer than that to an earlier one, and
     may then keep fewer than k. With `is_traffic` the rows are what people sent, and `auto` keeps what represents them.
+    `beside` are candidates of other pools that inform `auto` too, for `labels` whose own pool has one label alone.
     `on_progress(stage, done, total)` is told of neighbours, clustering, picking and reporting. To drop K where the pool
     has fewer groups of near-duplicates, call again with `k=min(k, report.n_groups)`.
 
@@ -94,7 +97,7 @@ def select(
         is_traffic=is_traffic,
     )
     pool = checked_pool(embeddings, scores, keys, labels)
-    options, ranks, reason = _resolve(pool, asked)
+    options, ranks, reason = _resolve(pool, asked, beside)
     parts = [
         _select_part(pool, ranks, part, replace(options, k=part_k), name, on_progress)
         for name, part, part_k in _parts(pool, options, stratify, k_by_label)
@@ -106,18 +109,29 @@ def select(
     return Selection(picks=tuple(picks.tolist()), report=report)
 
 
-def _resolve(pool: Pool, asked: Options) -> tuple[Options, Floats, str]:
+def _resolve(pool: Pool, asked: Options, beside: Beside | None) -> tuple[Options, Floats, str]:
     """The options with `auto` replaced by what it chose, the scores to select with, and why."""
     if asked.method is not Method.AUTO:
         return asked, pool.scores, ""
-    order = canonical_order(pool.scores, pool, np.arange(len(pool.scores)))
-    labels = None if pool.labels is None else [pool.labels[i] for i in order.tolist()]
-    choice = choose(pool.rows[order], pool.scores[order], asked.k, labels=labels, options=asked)
-    ranks = np.empty_like(pool.scores)
-    ranks[order] = choice.scores
+    choice, ranks = _choose(pool, asked, asked.k)
+    if beside is not None and pool.labels is not None and 0 < asked.k < len(pool.scores):
+        every = join_pools(pool, beside)
+        by_all, of_all = _choose(every, asked, -(-asked.k * len(every.scores) // len(pool.scores)))
+        if by_all.is_by_labels:
+            choice, ranks = by_all, of_all[: len(pool.scores)]
     floor = choice.score_floor if asked.score_floor is None else asked.score_floor
     options = replace(asked, method=choice.method, score_floor=floor, diversity_lambda=choice.diversity_lambda)
     return options, ranks, choice.reason
+
+
+def _choose(pool: Pool, asked: Options, k: int) -> tuple[AutoChoice, Floats]:
+    """Return what `auto` takes for a pool, and the scores to select with in the order of its candidates."""
+    order = canonical_order(pool.scores, pool, np.arange(len(pool.scores)))
+    labels = None if pool.labels is None else [pool.labels[i] for i in order.tolist()]
+    choice = choose(pool.rows[order], pool.scores[order], k, labels=labels, options=asked)
+    ranks = np.empty_like(pool.scores)
+    ranks[order] = choice.scores
+    return choice, ranks
 
 
 def _parts(

@@ -113,7 +113,7 @@ def test_arm_all_labels_every_valid_candidate_and_trains_on_every_pair(teacher: 
     facts = step(row, StepName.LABELING).output["facts"]
     assert facts["n_labeled"] + facts["n_unverified"] == len(valid)
     before = step(source, StepName.LABELING).output["facts"]
-    assert facts["n_synthetic_pairs"] == facts["n_labeled"] > before["n_labeled"] > before["n_synthetic_pairs"]
+    assert facts["n_synthetic_pairs"] == facts["n_labeled"] > before["n_labeled"] == before["n_synthetic_pairs"]
 
 
 def test_arm_random_draws_as_many_of_each_slice_as_were_selected_by_its_seed(teacher: ScriptedTeacher) -> None:

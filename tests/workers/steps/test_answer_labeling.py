@@ -71,7 +71,7 @@ def test_a_json_answer_is_checked_spelt_and_trained_on(tenant, monkeypatch):
         assert (one.votes, one.agreement_ppm, one.label) == ({one.answer: 2}, 666_666, "")
     facts = step(row, StepName.LABELING).output["facts"]
     assert facts["unverified_for"] == {"copied /subject": 1, "schema": 1, "unreadable": 1}
-    assert (facts["n_labeled"], facts["n_synthetic_pairs"], facts["balance"]) == (5, 3, None)
+    assert (facts["n_labeled"], facts["n_synthetic_pairs"], facts["balance"]) == (5, 5, None)
     rows = dataset(row)
     assert {tuple(sorted(one)) for one in rows} == {("input", "output", "weight")}
     trained = {one.text: one.answer for one in found if one.state == "trained"}
@@ -155,7 +155,7 @@ def test_a_process_that_dies_while_answers_are_checked_asks_nothing_again(tenant
         keys = list(TeacherCall.objects.filter(compile=row, step=StepName.LABELING).values_list("key", flat=True))
     assert len(keys) == len(set(keys)) == 6
     assert sum(request.item is not None for request in teacher.asked) == 6
-    assert len(dataset(row)) == 3 + 12
+    assert len(dataset(row)) == 6 + 12
     check_money(row)
 
 

@@ -6,7 +6,7 @@ import pytest
 from backend.domain.selection.auto_policy import AutoChoice, choose
 from backend.domain.selection.label_consistency import correlation, label_evidence, z_scores
 from backend.domain.selection.options import Method, Options
-from backend.domain.selection.select import select
+from backend.domain.selection.select import Beside, select
 
 WIDTH, N_LABELS = 24, 4
 
@@ -219,3 +219,38 @@ def test_the_choice_is_the_same_for_scores_on_another_scale() -> None:
 def test_standard_scores_of_equal_values_are_zero() -> None:
     assert np.array_equal(z_scores(np.full(3, 7.0)), np.zeros(3))
     assert correlation(np.full(3, 7.0), np.arange(3.0)) == 0.0
+
+
+def test_candidates_of_other_pools_tell_which_labels_are_contradicted() -> None:
+    """Slices of one label each: alone none sees a mistake, with the others beside it each sets its own aside."""
+    rows, labels, right = _pool(n=400, wrong=0.2)
+    scores = _scores(right, known=0.0)
+    keys = [f"{i:03}" for i in range(400)]
+    mistakes = {True: 0, False: 0}
+    for label in sorted(set(labels)):
+        own = np.array([name == label for name in labels])
+        at, others = np.flatnonzero(own), np.flatnonzero(~own)
+        beside = Beside(
+            embeddings=rows[others],
+            scores=scores[others].tolist(),
+            keys=[keys[i] for i in others],
+            labels=[labels[i] for i in others],
+        )
+        mine = (rows[at], scores[at].tolist(), [keys[i] for i in at])
+        alone = select(*mine, k=len(at) // 3)
+        together = select(*mine, k=len(at) // 3, labels=[label] * len(at), stratify=False, beside=beside)
+        assert "are contradicted by the rest of the pool" in together.report.method_reason
+        assert (alone.report.n, together.report.n) == (len(at), len(at)), "the report is the slice's own"
+        for is_beside, selection in ((False, alone), (True, together)):
+            mistakes[is_beside] += int((~right[at[list(selection.picks)]]).sum())
+    assert mistakes[True] < mistakes[False] / 4
+
+
+def test_what_is_beside_changes_nothing_where_its_labels_tell_nothing() -> None:
+    rows, _, right = _pool(n=80)
+    scores = _scores(right, known=1.0).tolist()
+    few = Beside(embeddings=rows[79:], scores=scores[79:], keys=["z"], labels=["another"])
+    alone = select(rows[:12], scores[:12], k=4)
+    together = select(rows[:12], scores[:12], k=4, labels=["one"] * 12, stratify=False, beside=few)
+    assert together.picks == alone.picks
+    assert together.report == alone.report
