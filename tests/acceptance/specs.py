@@ -1,4 +1,5 @@
-"""Small specs that compile in seconds: three labels of the demo's gold, a dozen candidates a slice, three epochs."""
+"""Small specs that compile in seconds: three labels of the demo's gold, a dozen candidates a slice, of which K are
+labelled, three epochs."""
 
 import copy
 from typing import Any
@@ -35,6 +36,7 @@ def small_spec(name: str, **changes: Any) -> dict[str, Any]:
         },
         "slices": [part | {"share": 1 / 3} for part in demo["slices"] if part["label"] in LABELS],
         "sampling": {"n_candidates": N_CANDIDATES, "label_samples": 3, "seed": 7},
+        "plan": "fixed",
         "verifiers": demo["verifiers"],
         "teacher": {"provider": "grammar", "model": "kolm-grammar-1"},
         "train": {"epochs": 3, "escalate": False},
