@@ -1,6 +1,7 @@
 """Warnings of what the labels so far say of the teacher, the gold and the task, before the rest is spent."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,10 +16,16 @@ MOST_MAJORITY = 0.8  # share of the commonest label from which on nobody is much
 SURE_SE = 2.0  # standard errors by which a student must be better than the commonest label
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelWarning:
+    code: str
+    message: str
+
+
 def warn_of_labels(run: CompileRun, weighed: Weighed) -> None:
     """Warn once of each, inside a transaction."""
-    for code, message in _warnings(weighed):
-        run.warn_once(code, message, step=StepName.LABELING.value)
+    for one in _warnings(weighed):
+        run.warn_once(one.code, one.message, step=StepName.LABELING.value)
 
 
 def is_guessing(weighed: Weighed) -> bool:
@@ -38,36 +45,36 @@ def missing_labels(weighed: Weighed) -> list[str]:
     return [label for label, count in zip(weighed.pool.labels, n.tolist(), strict=True) if not count]
 
 
-def _warnings(weighed: Weighed) -> Iterator[tuple[str, str]]:
+def _warnings(weighed: Weighed) -> Iterator[LabelWarning]:
     n_twins, n_against = _gold_twins(weighed)
     if n_twins >= LEAST_TWINS and n_against > MOST_AGAINST * n_twins:
-        yield (
-            "labels_against_gold",
-            f"{n_against} of {n_twins} inputs that are nearly gold examples have another label than gold. Look at "
-            "both: correct the gold, or say in the task what each label means.",
+        yield LabelWarning(
+            code="labels_against_gold",
+            message=f"{n_against} of {n_twins} inputs that are nearly gold examples have another label than gold. "
+            "Look at both: correct the gold, or say in the task what each label means.",
         )
     answered = weighed.pool.votes.sum(axis=0)
     if weighed.known.size >= LEAST_ROWS and len(answered) > 1 and answered.max() == answered.sum() >= LEAST_ROWS:
         label = weighed.pool.labels[int(answered.argmax())]
-        yield (
-            "teacher_constant",
-            f"The teacher answered {label!r} to all {int(answered.sum())} questions. Say in the task what each label "
-            "means, or name another teacher; if the inputs are all of this label, add others.",
+        yield LabelWarning(
+            code="teacher_constant",
+            message=f"The teacher answered {label!r} to all {int(answered.sum())} questions. Say in the task "
+            "what each label means, or name another teacher; if the inputs are all of this label, add others.",
         )
     elif is_guessing(weighed):
-        yield (
-            "student_guesses",
-            f"A student that learned from the labels so far is right on {weighed.is_right.mean():.0%} of the inputs it "
-            f"has not seen, where the commonest label is right on {weighed.majority:.0%}: further inputs are drawn at "
-            "random. The embedder may not know the language, or the inputs may be too long for it.",
+        yield LabelWarning(
+            code="student_guesses",
+            message=f"A student that learned from the labels so far is right on {weighed.is_right.mean():.0%} of the "
+            f"inputs it has not seen, where the commonest label is right on {weighed.majority:.0%}: further "
+            "inputs are drawn at random. The embedder may not know the language, or the inputs may be too long for it.",
         )
     missing = missing_labels(weighed)
     if missing:
         more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
-        yield (
-            "label_missing",
-            f"No input has the label {missing[0]!r} so far{more}. Without a pair of it the compile fails: add gold "
-            "examples or a slice for it, or take it out.",
+        yield LabelWarning(
+            code="label_missing",
+            message=f"No input has the label {missing[0]!r} so far{more}. Without a pair of it the compile fails: "
+            "add gold examples or a slice for it, or take it out.",
         )
 
 
