@@ -81,7 +81,7 @@ def world(request: Any, monkeypatch: Any, worlds: dict[str, World]) -> World:
     if request.param not in worlds:
         writes = {"split_slice": ScriptedTeacher(write=by_slice())}
         taught_by(monkeypatch, writes.get(request.param) or collapsed())
-        worlds[request.param] = walked(make([request.param]))
+        worlds[request.param] = walked(make([request.param], sampling={"k_distill": "half"}))
     return worlds[request.param]
 
 
