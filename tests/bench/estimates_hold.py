@@ -117,9 +117,9 @@ def read_lines(path: Path) -> list[Row]:
 
 @contextmanager
 def _customer(variables: Mapping[str, str]) -> Iterator[tuple[Deployment, Customer]]:
-    origin = variables.get("server", "0")
+    origin, lease_s = variables.get("server", "0"), "600"  # a heartbeat of a crowded machine is late
     with (
-        running(allow_teachers=origin, KOLM_COMPILE_LEASE_S="60", KOLM_RUNNER_LEASE_S="60") as deployment,
+        running(allow_teachers=origin, KOLM_COMPILE_LEASE_S=lease_s, KOLM_RUNNER_LEASE_S=lease_s) as deployment,
         deployment.customer("bench") as customer,
     ):
         yield deployment, customer
