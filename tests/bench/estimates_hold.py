@@ -117,9 +117,9 @@ def read_lines(path: Path) -> list[Row]:
 
 @contextmanager
 def _customer(variables: Mapping[str, str]) -> Iterator[tuple[Deployment, Customer]]:
-    origin = variables.get("server", "0")
+    origin, lease_s = variables.get("server", "0"), "600"  # a heartbeat of a crowded machine is late
     with (
-        running(allow_teachers=origin, KOLM_COMPILE_LEASE_S="60", KOLM_RUNNER_LEASE_S="60") as deployment,
+        running(allow_teachers=origin, KOLM_COMPILE_LEASE_S=lease_s, KOLM_RUNNER_LEASE_S=lease_s) as deployment,
         deployment.customer("bench") as customer,
     ):
         yield deployment, customer
@@ -143,7 +143,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = [row for row in read_lines(options.lines) if row["name"] in names and row["spent_microusd"]]
     print(f"{date.today()}, {platform.platform()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
     print(report(rows))
-    return 0 if holds(rows) else 1
+    if len(rows) < N_SPECS:
+        print(f"\nThe claim is about {N_SPECS} compiles; {len(rows)} do not decide it.")
+    return 0 if rows and holds(rows) and len(rows) == len(wanted) else 1
 
 
 def _run(wanted: Sequence[Case], lines: Path, variables: Mapping[str, str]) -> None:
