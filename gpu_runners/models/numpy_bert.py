@@ -73,6 +73,7 @@ class NumpyBert:
         self.weights, self._config = weights, config
         self.n_layers, self.n_heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
         self.eps, self.pad_id = float(config.get("layer_norm_eps", 1e-12)), int(config.get("pad_token_id") or 0)
+        self.dropout = float(config.get("hidden_dropout_prob") or 0.0)  # of training alone
         self._counts_positions = config.get("model_type") in _ROBERTA
         self.width = int(config["hidden_size"])
 

@@ -154,9 +154,9 @@ class Train(Part):
         default=_TRAIN.validation_share,
         gt=0,
         le=0.5,
-        description="Share of the training pairs that calibrates the confidences: a small fit of the others is asked "
-        "about them. The model trains on every pair.",
-        examples=[0.15],
+        description="Share of the training pairs that a fold of the calibration holds: its fit of the others is asked "
+        "about them, in up to three folds. The model itself trains on every pair.",
+        examples=[0.33],
     )
     layers: int = Field(
         default=_TRAIN.layers,

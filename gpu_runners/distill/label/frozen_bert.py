@@ -7,6 +7,7 @@ layer norms and, on a CPU, attention are float32 (torch's bf16 attention on CPUs
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -60,10 +61,10 @@ class Batch:
 
 
 class FrozenBert:
-    """The base's tensors on `device`. `n_layers`, `width`; nothing here trains."""
+    """The base's tensors on `device`. `dropout` is with what its layers were trained."""
 
     def __init__(self, bert: NumpyBert, *, device: torch.device, dtype: torch.dtype) -> None:
-        self._bert, self.device, self.dtype = bert, device, dtype
+        self._bert, self.device, self.dtype, self.dropout = bert, device, dtype, bert.dropout
         self.n_layers, self.width, self.n_heads = bert.n_layers, bert.width, bert.n_heads
         self._tensors: dict[str, Tensor] = {}
         for name in ("word_embeddings.weight", "position_embeddings.weight", "LayerNorm.weight", "LayerNorm.bias"):
@@ -103,13 +104,14 @@ class FrozenBert:
         x = nn.functional.layer_norm(x, (self.width,), w["LayerNorm.weight"], w["LayerNorm.bias"], self._bert.eps)
         return batch_of(x, [len(row) for row in rows])
 
-    def layer(self, n: int, x: Tensor, batch: Batch, lora: Mapping[str, Lora]) -> Tensor:
-        """The states after layer `n`, (n, d) float32, of the states before it."""
-        at = f"encoder.layer.{n}."
+    def layer(self, n: int, x: Tensor, batch: Batch, lora: Mapping[str, Lora], *, dropout: float = 0.0) -> Tensor:
+        """The states after layer `n`, (n, d) float32, of the states before it. `dropout` is of what the layer adds to
+        them, twice, as in BERT."""
+        at, dropped = f"encoder.layer.{n}.", partial(nn.functional.dropout, p=dropout, training=dropout > 0)
         attended = self._attention(self._linear(at, "qkv", x, lora), batch)
-        x = self._norm(at + _NORMS[0], x + self._linear(at, "attended", attended, lora))
+        x = self._norm(at + _NORMS[0], x + dropped(self._linear(at, "attended", attended, lora)))
         inner = nn.functional.gelu(self._linear(at, "inner", x, lora))
-        return self._norm(at + _NORMS[1], x + self._linear(at, "outer", inner, lora))
+        return self._norm(at + _NORMS[1], x + dropped(self._linear(at, "outer", inner, lora)))
 
     def _linear(self, at: str, site: str, flat: Tensor, lora: Mapping[str, Lora]) -> Tensor:
         weight, bias = self._tensors[f"{at}{site}.weight"], self._tensors[f"{at}{site}.bias"]

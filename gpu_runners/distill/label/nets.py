@@ -142,7 +142,9 @@ class LeanNet:
     def logits(self, chosen: Sequence[int], *, dropout: bool) -> Tensor:
         batch = self._engine.batch(self._rows, chosen, self._first, self._below)
         lora = self._lora(dropout=dropout)
-        embedded = unit(through(self._body, batch, self._first, lora), batch, self._engine.pooling)
+        rate = self._body.dropout if dropout else 0.0
+        states = through(self._body, batch, self._first, lora, dropout=rate)
+        embedded = unit(states, batch, self._engine.pooling)
         return SCALE * (embedded @ self.trained["head.weight"].T) + self.trained["head.bias"]
 
     def _lora(self, *, dropout: bool) -> dict[int, dict[str, Lora]]:
@@ -170,12 +172,18 @@ class LeanNet:
 
 
 def through(
-    body: FrozenBert, batch: Batch, first: int, lora: Mapping[int, Mapping[str, Lora]], *, until: int | None = None
+    body: FrozenBert,
+    batch: Batch,
+    first: int,
+    lora: Mapping[int, Mapping[str, Lora]],
+    *,
+    until: int | None = None,
+    dropout: float = 0.0,
 ) -> Tensor:
     """The batch's states, (n, d), after layers `first` up to `until` (all that follow)."""
     x = batch.states
     for n in range(first, body.n_layers if until is None else until):
-        x = body.layer(n, x, batch, lora.get(n, {}))
+        x = body.layer(n, x, batch, lora.get(n, {}), dropout=dropout)
     return x
 
 

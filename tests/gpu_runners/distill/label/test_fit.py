@@ -12,7 +12,7 @@ from backend.domain.encoders.sentence_settings import Pooling
 from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill.label.dataset import Pair
 from gpu_runners.distill.label.fit import Fit
-from gpu_runners.distill.label.nets import Engine, load_engine
+from gpu_runners.distill.label.nets import Engine, LeanEngine, load_engine
 from gpu_runners.distill.label.peft_net import PeftEngine
 from gpu_runners.distill.repeatable import deterministic
 from gpu_runners.models.bases import open_base
@@ -54,15 +54,18 @@ def test_a_layer_without_a_gradient_is_in_a_checkpoint_and_the_run_goes_on_to_th
     assert all(torch.equal(tensor, whole[name]) for name, tensor in resumed.tensors().items() if name != "rng")
 
 
-def lean(tmp_path: Path) -> Engine:
+def lean(tmp_path: Path, *, dropout: float = 0.0) -> Engine:
     make_encoder(tmp_path / "encoder")
     base = open_base("encoder", base_dir=tmp_path)
-    return load_engine(base, device=torch.device("cpu"), pooling=Pooling.MEAN, precision="fp32")
+    engine = load_engine(base, device=torch.device("cpu"), pooling=Pooling.MEAN, precision="fp32")
+    assert isinstance(engine, LeanEngine)
+    engine.body.dropout = dropout
+    return engine
 
 
 @pytest.mark.parametrize("layers", [0, 1])
 def test_a_lean_run_goes_on_to_the_same_bytes(tmp_path: Path, layers: int) -> None:
-    engine, pairs = lean(tmp_path), [Pair(text="", label=i % 2, weight=1.0) for i in range(8)]
+    engine, pairs = lean(tmp_path, dropout=0.1), [Pair(text="", label=i % 2, weight=1.0) for i in range(8)]
     with deterministic(7):
         fit = fit_of(engine, pairs, layers=layers)
         fit.advance()

@@ -130,6 +130,16 @@ def test_dropout_moves_the_logits_and_is_off_where_it_is_not_wanted(tmp_path: Pa
     assert not torch.allclose(plain, net.logits([3, 4], dropout=True), atol=1e-3)
 
 
+def test_the_bodys_own_dropout_is_on_while_it_trains(tmp_path: Path) -> None:
+    engine = lean(make_encoder(tmp_path / "encoder"))
+    assert engine.body.dropout == 0.1  # of BERT's config
+    net = stirred(engine.net(ROWS, HEAD, TrainOptions(dropout=0.0)))
+    plain = net.logits([3, 4], dropout=False)
+    assert not torch.allclose(plain, net.logits([3, 4], dropout=True), atol=1e-3)
+    engine.body.dropout = 0.0
+    assert torch.equal(plain, net.logits([3, 4], dropout=True))
+
+
 def test_bf16_gives_about_the_logits_of_fp32(tmp_path: Path) -> None:
     folder = make_encoder(tmp_path / "encoder")
     fine, coarse = (
