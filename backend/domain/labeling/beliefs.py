@@ -1,4 +1,4 @@
-"""What the votes on all rows amount to: the label of each row by its votes and a student that has not seen it, and the
+"""The sum of what votes say: the label of each row by its votes and a student that has not seen it, and the
 teacher's errors by where the two differ."""
 
 from dataclasses import dataclass

@@ -133,7 +133,7 @@ def unsure_rows(votes: Floats, believed: Floats, predicted: Floats, *, most: int
 
 
 def changed_votes(votes: Floats, *, first: int = 1) -> int:
-    """How many of the votes beyond the `first` of a row stand where the row's votes differ; `votes` (n, L) counts."""
+    """Count the votes beyond the `first` of a row that stand where the row's votes differ; `votes` (n, L) counts."""
     n_votes = votes.sum(axis=1)
     differs = votes.max(axis=1, initial=0.0) < n_votes
     return int(np.maximum(n_votes - first, 0)[differs].sum())

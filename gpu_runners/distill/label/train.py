@@ -5,7 +5,7 @@ small ones that measure how sure such a fit is of texts that it has not seen.
    and fit one temperature on all answers about held pairs.
 2. Train: every pair, starting from the baseline's own head; the baseline uses every pair, so the adapter must too.
 
-Why, and what was measured: docs/decisions/0036-one-fit.md. Everything random comes from the seed and sums are made by
+Why, and what was measured: docs/decisions/0038-one-fit.md. Everything random comes from the seed and sums are made by
 one thread: the same job gives the same bytes on the same machine, whether or not it was interrupted.
 """
 
@@ -41,7 +41,7 @@ from gpu_runners.models.encoder import best_device
 from gpu_runners.models.encoder_tokens import TextTokenizer, sentence_settings
 from gpu_runners.models.label_adapter import AdapterConfig, Head
 
-CALIBRATION_LAYERS = 1  # that a fold's fit trains; see docs/decisions/0036-one-fit.md
+CALIBRATION_LAYERS = 1  # that a fold's fit trains; see docs/decisions/0038-one-fit.md
 HELD = "held.logits"  # of a checkpoint
 
 
