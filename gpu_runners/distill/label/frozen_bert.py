@@ -155,7 +155,8 @@ def with_lora(x: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, sca
 
 
 class _Adapted(torch.autograd.Function):
-    """`with_lora` without a gradient for the frozen weight: what autograd would compute, in fewer passes over memory."""
+    """The function behind `with_lora`, without a gradient for the frozen weight: what autograd would compute, in fewer
+    passes over memory."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, scale: float) -> Tensor:

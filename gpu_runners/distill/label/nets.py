@@ -90,8 +90,8 @@ class LeanEngine:
         return out.numpy()
 
     def states(self, rows: Rows, first: int) -> list[Tensor] | None:
-        """Compute what reaches layer `first`, (tokens, d) of each row; None where it is the embeddings or would be too much.
-        Those of the last call are kept."""
+        """Compute what reaches layer `first`, (tokens, d) of each row; None where it is the embeddings or would be too
+        much. Those of the last call are kept."""
         if not first or 4 * self.body.width * sum(map(len, rows)) > MOST_CACHED:
             return None
         if self._kept is None or self._kept[0] is not rows or self._kept[1] != first:
