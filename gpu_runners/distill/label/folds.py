@@ -26,8 +26,8 @@ class Fold:
 
 
 def folds(pairs: Sequence[Pair], *, share: float, seed: int) -> list[Fold]:
-    """Up to three folds that hold `share` of each label's pairs, every pair at most once, until 150 are held in all;
-    none where the share is 0 or no label has three texts.
+    """Return up to three folds that hold `share` of each label's pairs, every pair at most once, until 150 are held in
+    all; none where the share is 0 or no label has three texts.
 
     Which fold holds a pair is decided by a hash of its text among those of its label: equal texts fall on one side, and
     the order of the pairs does not matter. Every label keeps a pair in every fold's training."""

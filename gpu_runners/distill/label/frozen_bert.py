@@ -47,7 +47,7 @@ class Batch:
     places: Tensor | None
     bias: Tensor | None
 
-    def padded(self, flat: Tensor) -> Tensor:
+    def pad(self, flat: Tensor) -> Tensor:
         """(b, t, ...) of (n, ...), with zeros for padding."""
         b, t = self.mask.shape
         if self.places is not None:
@@ -82,7 +82,7 @@ class FrozenBert:
 
     @classmethod
     def load(cls, base: Base, *, device: torch.device, dtype: torch.dtype) -> "FrozenBert":
-        """For a base that `numpy_bert.can_run`."""
+        """Read a base that `numpy_bert.can_run`."""
         return cls(NumpyBert.load(base), device=device, dtype=dtype)
 
     def _tensor(self, name: str) -> Tensor:
@@ -119,11 +119,11 @@ class FrozenBert:
         if added is None:
             return torch.addmm(bias, flat, weight.T)
         a, b = added.a.to(self.dtype), added.b.to(self.dtype)
-        return adapted(flat, a, b, weight, bias, added.scale)
+        return adapt(flat, a, b, weight, bias, added.scale)
 
     def _attention(self, qkv: Tensor, batch: Batch) -> Tensor:
         b, t = batch.mask.shape
-        grid = batch.padded(qkv.float() if self.device.type == "cpu" else qkv)
+        grid = batch.pad(qkv.float() if self.device.type == "cpu" else qkv)
         q, k, v = grid.view(b, t, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
         bias = None if batch.bias is None else batch.bias.to(grid.dtype)
         mixed = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
@@ -149,13 +149,13 @@ def batch_of(states: Tensor, lengths: Sequence[int]) -> Batch:
     )
 
 
-def adapted(x: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, scale: float) -> Tensor:
+def adapt(x: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, scale: float) -> Tensor:
     """x W^T + bias + scale * (x A^T) B^T for (m, in) rows; `a` and `b` as in `Lora`."""
     return cast(Tensor, _Adapted.apply(x, a, b, weight, bias, scale))  # type: ignore[no-untyped-call]
 
 
 class _Adapted(torch.autograd.Function):
-    """`adapted` without a gradient for the frozen weight: what autograd would compute, in fewer passes over memory."""
+    """`adapt` without a gradient for the frozen weight: what autograd would compute, in fewer passes over memory."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, scale: float) -> Tensor:

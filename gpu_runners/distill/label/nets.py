@@ -1,4 +1,4 @@
-"""What a fit trains: LoRA matrices and a head over a frozen body, by one of two engines.
+"""The nets that a fit trains: LoRA matrices and a head over a frozen body, by one of two engines.
 
 `LeanEngine` computes BERT's and RoBERTa's family itself (`frozen_bert`), with neither transformers nor peft; every
 other encoder goes through both (`peft_net`). The adapters are alike.
@@ -90,8 +90,8 @@ class LeanEngine:
         return out.numpy()
 
     def states(self, rows: Rows, first: int) -> list[Tensor] | None:
-        """What reaches layer `first`, (tokens, d) of each row; None where it is the embeddings or would be too much.
-        Those of the last call are kept."""
+        """Return what reaches layer `first`, (tokens, d) of each row; None where it is the embeddings or would be too
+        much. Those of the last call are kept."""
         if not first or 4 * self.body.width * sum(map(len, rows)) > MOST_CACHED:
             return None
         if self._kept is None or self._kept[0] is not rows or self._kept[1] != first:
@@ -189,7 +189,7 @@ def through(
 
 def unit(states: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
     """(b, d) unit rows of the last layer's states."""
-    return nn.functional.normalize(pool(batch.padded(states), batch.mask, pooling), dim=-1)
+    return nn.functional.normalize(pool(batch.pad(states), batch.mask, pooling), dim=-1)
 
 
 def by_length(rows: Rows, *, size: int = 32) -> list[list[int]]:
