@@ -82,7 +82,7 @@ class FrozenBert:
 
     @classmethod
     def load(cls, base: Base, *, device: torch.device, dtype: torch.dtype) -> "FrozenBert":
-        """Load a base that `numpy_bert.can_run`."""
+        """Read a base that `numpy_bert.can_run`."""
         return cls(NumpyBert.load(base), device=device, dtype=dtype)
 
     def _tensor(self, name: str) -> Tensor:
@@ -119,7 +119,7 @@ class FrozenBert:
         if added is None:
             return torch.addmm(bias, flat, weight.T)
         a, b = added.a.to(self.dtype), added.b.to(self.dtype)
-        return with_lora(flat, a, b, weight, bias, added.scale)
+        return adapt(flat, a, b, weight, bias, added.scale)
 
     def _attention(self, qkv: Tensor, batch: Batch) -> Tensor:
         b, t = batch.mask.shape
@@ -149,14 +149,13 @@ def batch_of(states: Tensor, lengths: Sequence[int]) -> Batch:
     )
 
 
-def with_lora(x: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, scale: float) -> Tensor:
+def adapt(x: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, scale: float) -> Tensor:
     """x W^T + bias + scale * (x A^T) B^T for (m, in) rows; `a` and `b` as in `Lora`."""
     return cast(Tensor, _Adapted.apply(x, a, b, weight, bias, scale))  # type: ignore[no-untyped-call]
 
 
 class _Adapted(torch.autograd.Function):
-    """The function behind `with_lora`, without a gradient for the frozen weight: what autograd would compute, in fewer
-    passes over memory."""
+    """`adapt` without a gradient for the frozen weight: what autograd would compute, in fewer passes over memory."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, scale: float) -> Tensor:

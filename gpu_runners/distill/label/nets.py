@@ -1,4 +1,4 @@
-"""The trained part of a fit: LoRA matrices and a head over a frozen body, by one of two engines.
+"""The nets that a fit trains: LoRA matrices and a head over a frozen body, by one of two engines.
 
 `LeanEngine` computes BERT's and RoBERTa's family itself (`frozen_bert`), with neither transformers nor peft; every
 other encoder goes through both (`peft_net`). The adapters are alike.
@@ -90,7 +90,7 @@ class LeanEngine:
         return out.numpy()
 
     def states(self, rows: Rows, first: int) -> list[Tensor] | None:
-        """Compute what reaches layer `first`, (tokens, d) of each row; None where it is the embeddings or would be too
+        """Return what reaches layer `first`, (tokens, d) of each row; None where it is the embeddings or would be too
         much. Those of the last call are kept."""
         if not first or 4 * self.body.width * sum(map(len, rows)) > MOST_CACHED:
             return None

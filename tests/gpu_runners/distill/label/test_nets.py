@@ -9,7 +9,7 @@ import torch
 from backend.domain.encoders.sentence_settings import Pooling
 from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill.label import nets
-from gpu_runners.distill.label.frozen_bert import FrozenBert, with_lora
+from gpu_runners.distill.label.frozen_bert import FrozenBert, adapt
 from gpu_runners.distill.label.nets import LeanEngine, LeanNet
 from gpu_runners.distill.label.peft_net import PeftEngine
 from gpu_runners.models.bases import open_base
@@ -88,7 +88,7 @@ def test_the_gradient_of_an_adapted_layer_is_the_derivative() -> None:
     shapes = {"x": (5, 6), "a": (9, 6), "b": (12, 3), "weight": (12, 6), "bias": (12,)}
     x, a, b, weight, bias = (torch.randn(shape, dtype=torch.float64) for shape in shapes.values())
     assert torch.autograd.gradcheck(
-        lambda x, a, b: with_lora(x, a, b, weight, bias, 1.5), [value.requires_grad_() for value in (x, a, b)]
+        lambda x, a, b: adapt(x, a, b, weight, bias, 1.5), [value.requires_grad_() for value in (x, a, b)]
     )
 
 
