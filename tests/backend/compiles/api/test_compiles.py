@@ -61,7 +61,8 @@ def test_a_compile_is_accepted_with_its_steps_its_lease_its_hint_and_its_first_e
 def test_the_spec_is_shown_with_every_default_and_reads_as_the_same_spec_again(client, secret):
     given = small_spec()
     shown = get(client, secret, post(client, secret, "/v1/compiles", given)["Location"]).json()["spec"]
-    assert shown["sampling"]["label_samples"] == 5
+    assert (shown["sampling"]["min_agreement"], shown["sampling"]["label_samples"]) == (0.6, None)
+    assert shown["plan"] == {"kind": "fixed", "point_usd": None}
     assert parse_spec(shown) == parse_spec(given)
 
 
