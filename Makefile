@@ -13,7 +13,7 @@ WORKERS := -n $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or
 # bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-json up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama test-servers bench-structured-output ledger-check backup restore lock wheel clean
+.PHONY: help setup demo demo-json up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama test-servers bench-structured-output ledger-check backup restore lock wheel clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -196,6 +196,17 @@ ledger-check: setup
 
 bench-banking77: setup
 	$(RUN) -m tests.bench.banking77 $(KOLM_DATA)
+
+# hours: which rows are labelled, how budgets for labels are spent, which student wins, beside SetFit (fetched into .bench-peers/setfit).
+# Sets beyond $KOLM_DATA are taken from $KOLM_LABEL_DATA; one that is not there is left out with a word (docs/benchmarks/label.md)
+bench-label: setup
+	-$(RUN) -m pip install --quiet --no-deps --target .bench-peers/setfit -r tests/bench/peers_setfit.txt
+	mkdir -p build/bench-label
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.label.choosing --out build/bench-label/choosing.jsonl
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.label.plans --out build/bench-label/plans.jsonl
+	PYTHONPATH=.bench-peers/setfit HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(RUN) -m tests.bench.label.students --out build/bench-label/students.jsonl --arms "frozen random" "frozen rounds" "adapter random" "adapter rounds" "setfit random"
+	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.label.trainer_speed
+	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.label.trainer_quality
 
 # minutes to hours: speed beside peers (fetched into .bench-peers), the gap detector, and what a student learns from what is kept
 bench-selection: setup
