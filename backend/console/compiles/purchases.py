@@ -1,5 +1,5 @@
-"""What labelling bought, as the compile page shows it: round by round, from the step's row while it runs and from its
-facts once it has ended."""
+"""The purchases of labelling, as a compile's page shows them round by round: from the step's row while it runs, from
+its facts where that has none."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

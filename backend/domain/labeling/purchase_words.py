@@ -28,8 +28,7 @@ class StopWords:
 _STOPS = {
     "flat": StopWords(
         reason="The learning curve is flat: further labels would add next to nothing.",
-        advice="More labels are no help. Look at the labels that are confused: give them clearer descriptions or more "
-        "gold, or try a larger base.",
+        advice="Look at the labels that are confused: give them clearer descriptions or more gold, or try a larger base.",
     ),
     "worth": StopWords(
         reason="Further labels would cost more than what they are expected to add is worth.",
@@ -111,7 +110,7 @@ def _line(entry: Mapping[str, Any], outcome: Mapping[str, Any]) -> RoundLine:
     before, after = entry.get("n_votes", 0), outcome.get("n_votes")
     return RoundLine(
         number=entry["round"],
-        bought=_bought(entry),
+        bought=_purchase(entry),
         is_again=ASKED_AGAIN in entry.get("why", {}),
         n_votes=None if after is None else after - before,
         n_rows=outcome.get("n_rows"),
@@ -119,7 +118,7 @@ def _line(entry: Mapping[str, Any], outcome: Mapping[str, Any]) -> RoundLine:
     )
 
 
-def _bought(entry: Mapping[str, Any]) -> str:
+def _purchase(entry: Mapping[str, Any]) -> str:
     why, n, unpaid = entry.get("why", {}), entry.get("n", 0), entry.get("n_unpaid", 0)
     if not entry["round"]:
         return "first picks"

@@ -1,4 +1,4 @@
-"""What labelling bought, on the terminal: a line a round, and why there were no more."""
+"""The purchases of labelling on the terminal: a line a round, and why there were no more."""
 
 from collections.abc import Iterable
 
