@@ -28,7 +28,7 @@ class StopWords:
 _STOPS = {
     "flat": StopWords(
         reason="The learning curve is flat: further labels would add next to nothing.",
-        advice="Look at the labels that are confused: give them clearer descriptions or more gold, or try a larger base.",
+        advice="Look at labels that are confused: give them clearer descriptions or more gold; or try a larger base.",
     ),
     "worth": StopWords(
         reason="Further labels would cost more than what they are expected to add is worth.",
