@@ -24,7 +24,7 @@ from backend.rest.problems import problem_response
 
 PAGES = (
     *("errors", "events", "drafts", "preflight"),
-    *("first-compile", "client", "teachers", "prices", "rewards", "checks", "generative"),
+    *("first-compile", "client", "teachers", "prices", "plans", "rewards", "checks", "generative"),
 )
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;color:#1b1b1f}"

@@ -37,7 +37,7 @@ def can_run(base: Base) -> bool:
     plain = config.get("position_embedding_type", "absolute") == "absolute" and config.get("hidden_act") == "gelu"
     if config.get("model_type") not in {"bert", *_ROBERTA} or not plain or config.get("is_decoder"):
         return False
-    if any(type(config.get(key)) is not int for key in _SIZES):
+    if any(type(config.get(key)) is not int or config[key] < 1 for key in _SIZES):
         return False  # transformers knows what is meant, or refuses it
     types = _tensor_types(base)
     return _tensor_names(config) <= types.keys() and set(types.values()) <= {"F32", "F16", "I64"}

@@ -17,6 +17,7 @@ from workers.labeling.asking import answers_so_far, n_answers
 from workers.labeling.voting import VOTED, vote_on
 from workers.step.durable import CompileRun
 
+KNOWN = ("n_rows", "n_votes", "accuracy_ppm")  # what an entry says of the labels before it
 BOUGHT = ["state", "bought_in", "bought_for", "n_wanted"]
 _WORDS = {
     Why.START: "near to a label's description",
@@ -112,6 +113,7 @@ def purchase_facts(run: CompileRun) -> dict[str, Any]:
     if purchases:
         last = purchases[-1]
         facts |= {"noise": last.get("noise"), "curve": last.get("curve"), "stopped_for": last.get("stopped_for")}
+        facts["at_end"] = {name: last[name] for name in KNOWN if name in last}
         facts["purchases"] = [
             {name: value for name, value in one.items() if name not in ("noise", "curve")}
             for one in purchases

@@ -14,9 +14,11 @@ from backend.console.charts.frame import (
     legend,
     nothing,
     numbers_table,
+    series_class,
     svg,
     text,
 )
+from backend.console.charts.points import SHAPES
 from backend.console.charts.scales import Number, compact, finite, finites, percent, share, ticks
 
 Series = tuple[str, Sequence[tuple[Number, Number | None]]]
@@ -54,9 +56,11 @@ def line(
     write_x: Write = compact,
     height: int = 220,
     from_zero: bool = False,
+    marks: Sequence[Series] = (),
 ) -> SafeString:
-    known_x = finites(x for _, points in series for x, y in points if finite(y) is not None)
-    known_y = finites(y for _, points in series for _, y in points)
+    """`marks` are drawn as points, in the colours that follow; the table of numbers is of `series` alone."""
+    known_x = finites(x for _, points in (*series, *marks) for x, y in points if finite(y) is not None)
+    known_y = finites(y for _, points in (*series, *marks) for _, y in points)
     if not known_x or not known_y:
         return nothing(title)
     low, high = min(known_y), max(known_y)
@@ -72,11 +76,14 @@ def line(
         for i, (_, points) in enumerate(series)
     ]
     parts.append(_inset(join(curves), top, floor - top, is_stretched=True))
-    marks = [text(percent(share(x, left, right)), 15, write_x(x), anchor="middle") for x in ticks(left, right)]
-    parts.append(_inset(join(marks), floor, 20))
+    places = [text(percent(share(x, left, right)), 15, write_x(x), anchor="middle") for x in ticks(left, right)]
+    parts.append(_inset(join(places), floor, 20))
+    for i, (_, points) in enumerate(marks, start=len(series)):
+        drawn = [(share(x, left, right), share(y, low, high)) for x, y in points if finite(y) is not None]
+        parts += [_mark(x, floor - y / 100 * (floor - top), i) for x, y in drawn]
     spoken = desc or "; ".join(f"{name}: {_describe(points, write)}" for name, points in series)
     picture = svg(title=title, desc=spoken, height=height, body=join(parts), kind="plotted")
-    names = [name for name, _ in series]
+    names = [name for name, _ in (*series, *marks)]
     return figure(picture, _table(title, series, write, write_x), legend(names))
 
 
@@ -102,6 +109,11 @@ def _path(points: Sequence[tuple[float, float | None]], kind: str) -> SafeString
         drawn.append(f"{'L' if is_down else 'M'}{x:.2f} {y:.2f}")
         is_down = True
     return SafeString(f'<path class="{kind}" vector-effect="non-scaling-stroke" d="{"".join(drawn)}"/>')
+
+
+def _mark(x: float, y: float, index: int) -> SafeString:
+    opening = f'<svg x="{percent(x)}" y="{y:.1f}" class="point {series_class(index)}" overflow="visible">'
+    return SafeString(f"{opening}{SHAPES[index % N_SERIES]}</svg>")
 
 
 def _area(points: Sequence[tuple[float, float | None]]) -> str:

@@ -21,7 +21,7 @@ from backend.console.charts.frame import (
 from backend.console.charts.scales import finite, finites, percent, share
 
 # within a box of 12 around the point
-_SHAPES = (
+SHAPES = (
     '<circle r="3.6"/>',
     '<rect x="-3.2" y="-3.2" width="6.4" height="6.4"/>',
     '<path d="M0 -4.4L4 3L-4 3Z"/>',
@@ -65,7 +65,7 @@ def _mark(point: Point, spans: tuple[float, float, float, float], height: int) -
     left, right, low, high = spans
     x = 2 + share(point.x, left, right) * 0.96
     y = 10 + (100 - share(point.y, low, high)) / 100 * (height - 20)
-    shape = SafeString(_SHAPES[point.group % N_SERIES])
+    shape = SafeString(SHAPES[point.group % N_SERIES])
     ring = SafeString('<circle class="ring" r="6"/>') if point.is_ringed else EMPTY
     tip = format_html("<title>{}</title>", shorten(point.label, 160)) if point.label else EMPTY
     return format_html(
@@ -87,6 +87,6 @@ def _legend(groups: Sequence[str]) -> SafeString:
     items = format_html_join(
         "",
         '<li><svg class="chart key" width="12" height="12" viewBox="-6 -6 12 12"><g class="{}">{}</g></svg>{}</li>',
-        ((series_class(i), SafeString(_SHAPES[i % N_SERIES]), name) for i, name in enumerate(groups)),
+        ((series_class(i), SafeString(SHAPES[i % N_SERIES]), name) for i, name in enumerate(groups)),
     )
     return format_html('<ul class="legend" aria-hidden="true">{}</ul>', items)

@@ -1,7 +1,7 @@
 """The page of one compile: where it stands, what it cost, what became of its candidates, whether the gate let it pass.
 
 The page is two parts that are fetched anew while the compile runs: `progress` at every event, `results` when a step
-ends. Both are whole without a script.
+ends; of `results`, `purchases` at every progress. All are whole without a script.
 """
 
 import json
@@ -17,6 +17,7 @@ from backend.console.access import ConsoleRequest, page
 from backend.console.charts import funnel, heat
 from backend.console.compiles import figures
 from backend.console.compiles.maps import candidate_map
+from backend.console.compiles.purchases import shown_purchases
 from backend.console.compiles.quality_cards import shown_card
 from backend.console.compiles.recipe_figures import fast_paths
 from backend.console.compiles.rows import find_compile, output_of
@@ -83,6 +84,9 @@ def compile_part(request: ConsoleRequest, compile: str, part: str) -> HttpRespon
     context = _about(request, row) | _progress(row, steps)
     if part == "progress":
         return render(request, "console/compiles/_progress.html", context)
+    if part == "purchases":
+        context["purchases"] = shown_purchases(steps)
+        return render(request, "console/compiles/_purchases.html", context)
     if part == "results":
         context |= _results(request, row, steps) | {"is_part": True}
         return render(request, "console/compiles/_results.html", context)
@@ -153,6 +157,7 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         "training": training,
         "evaluation": evaluation,
         "labels": labeling,
+        "purchases": shown_purchases(steps),
         "fast": fast_paths(row.tenant_id, labeling, {} if evaluation is None else evaluation.figures),
         "floors": figures.floors(row),
         "axes": figures.axes({} if gate is None else gate.k_score),

@@ -128,8 +128,8 @@ class LabelingOut(StepOutput):
     `observations` the samples behind the answers, `rules` a rules.json and `random_labels` the pairs that were bought
     at random (lines with `input` and `label`); "" for none. `labels` is the digest of the votes, which `votes` counts:
     all, and the inputs by how many they have. `purchases` are the rounds of a label task that followed the first picks,
-    `stopped_for` says why there were no more, `noise` is the teacher's estimated error and `curve` what further labels
-    had brought."""
+    each with what was known before it, `at_end` is what was known after the last, and `stopped_for` says why there were
+    no more; `noise` is the teacher's estimated error and `curve` what further labels had brought."""
 
     STEP = StepName.LABELING
     DIGESTS = {
@@ -141,7 +141,7 @@ class LabelingOut(StepOutput):
         "random_labels": "random_labels",
     }
     FACTS = {"rule_induction": "rules"}
-    OPTIONAL = frozenset({"unverified_for", "votes", "noise", "purchases", "stopped_for", "curve"})
+    OPTIONAL = frozenset({"unverified_for", "votes", "noise", "purchases", "at_end", "stopped_for", "curve"})
 
     dataset: str
     labels: str
@@ -163,6 +163,7 @@ class LabelingOut(StepOutput):
     votes: dict[str, Any] | None = None
     noise: dict[str, Any] | None = None
     purchases: list[dict[str, Any]] | None = None
+    at_end: dict[str, Any] | None = None
     stopped_for: str | None = None
     curve: list[dict[str, Any]] | None = None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_runners.cli.display.progress import usd
+from gpu_runners.cli.display.purchases import print_purchases
 from gpu_runners.cli.exit_codes import FAILED, GATE_FAILED, OK
 from gpu_runners.kolm import Client, Unreadable
 
@@ -32,6 +33,7 @@ def print_outcome(client: Client, row: Row, *, out: str | None, last: Row | None
     if compares:
         print(_comparison(row, last))
     if row["status"] in ("succeeded", "gate_failed"):
+        print_purchases(client.compiles.steps(row["id"]))
         print_alternatives(row.get("evaluation") or {})
     if row["status"] == "succeeded":
         artifact = client.get(f"/v1/artifacts/{row['artifact']}")

@@ -15,6 +15,7 @@ from gpu_runners.cli.display.printing import (
     usd,
     when,
 )
+from gpu_runners.cli.display.purchases import print_purchases
 from gpu_runners.cli.display.quality_card import print_card
 from gpu_runners.cli.exit_codes import USAGE
 from gpu_runners.cli.options import AddOptions, add_api_options, count_of
@@ -139,9 +140,10 @@ def _print_compile(client: Client, row: dict[str, Any]) -> None:
         print(f"  {'passed' if floor.get('passed') else 'FAILED'}  {floor.get('message', floor.get('name'))}")
     if gate.get("next_step"):
         print(f"next: {gate['next_step']}")
+    steps = client.compiles.steps(row["id"])
+    print_purchases(steps)
     print_alternatives(row.get("evaluation") or {})
     print_card(row.get("card"))
-    steps = client.compiles.steps(row["id"])
     cells = (
         (
             step.name,

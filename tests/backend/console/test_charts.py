@@ -249,3 +249,11 @@ def test_a_card_has_an_interval_where_there_is_an_accuracy_and_says_where_there_
     assert "5 ms · $0.00075 for 1,000" in lines
     assert "not measured" in lines
     assert "– · $0.00075 for 1,000" in lines
+
+
+def test_the_marks_of_a_line_lie_on_its_scale_in_the_colours_that_follow():
+    course = [("a", [(0, 0), (10, 1)])]
+    tree = parsed(charts.line(course, title="T", height=130, marks=[("b", [(0, 0), (5, None)]), ("c", [(10, 1)])]))
+    drawn = [(node.get("x"), node.get("y"), node.get("class")) for node in of_class(tree, "point")]
+    assert drawn == [("0%", "108.0", "point s2"), ("100%", "8.0", "point s3")]
+    assert [node.text for node in tree.iter("th") if node.get("scope") == "col"] == [None, "a"]

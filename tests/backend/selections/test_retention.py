@@ -38,7 +38,7 @@ def test_a_selection_that_nobody_looks_at_is_settled_and_booked_once(tenant):
     assert (conclude_ended_jobs(), conclude_ended_jobs()) == (1, 0)
     with tenant_scope(tenant.id):
         assert Selection.objects.get().status == "succeeded"
-        assert UsageFact.objects.filter(sku="runner.millisecond").count() == 1
+        assert UsageFact.objects.filter(sku="runner.select_job").count() == 1
 
 
 def test_after_a_day_it_is_gone_and_its_bill_stays(tenant):
@@ -55,7 +55,7 @@ def test_after_a_day_it_is_gone_and_its_bill_stays(tenant):
     assert left_of(tenant.id) == []
     assert not RunnerJob.objects.filter(tenant_id=tenant.id).exists()
     with tenant_scope(tenant.id):
-        assert UsageFact.objects.count() == 2
+        assert UsageFact.objects.count() == 3  # the embedding, the job, its rows
 
 
 def test_what_no_runner_takes_for_a_day_fails_and_says_so_for_another_day(tenant):

@@ -167,6 +167,9 @@ def test_a_plan_that_decides_begins_small_and_buys_while_it_is_worth_it(monkeypa
     assert facts["purchases"][0]["round"] == 1
     assert sum(one["n"] for one in facts["purchases"] if "asked_again" not in one["why"]) == len(labeled) - 20
     assert facts["votes"]["n"] >= len(labeled)
+    votes = sum(sum(one.votes.values()) for one in labeled)
+    assert (facts["at_end"]["n_rows"], facts["at_end"]["n_votes"]) == (len(labeled), votes)
+    assert 0 < facts["at_end"]["accuracy_ppm"] <= 1_000_000
     check_money(row)
 
 

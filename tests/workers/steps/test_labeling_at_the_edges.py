@@ -86,7 +86,7 @@ def test_a_label_that_nothing_has_ends_the_compile_before_it_trains(monkeypatch)
 )
 def test_answers_of_which_none_is_a_label_end_the_compile_in_the_teachers_own_words(monkeypatch, answers, why, words):
     taught_by(monkeypatch, ScriptedTeacher(label=lambda text: answers))
-    row = make(sampling={"n_candidates": 4})
+    row = make(sampling={"n_candidates": 4, "label_samples": 5})
     with pytest.raises(CustomerError) as raised:
         walk_through(start(row), *TO_SELECTION, StepName.LABELING)
     assert raised.value.code == "no_valid_answers"

@@ -70,7 +70,7 @@ def test_expected_is_the_price_of_the_tokens_it_names() -> None:
     candidates = 8 * 1000 * 0.1 + 48 * 100 * 0.4
     embedding = 48 * 102 * 0.01
     assert made.steps[StepName.SYNTHESIS].expected == round(candidates) + round(embedding)
-    assert made.steps[StepName.LABELING].expected == round(20 * 1000 * 0.1 + 20 * 5 * 0.4)  # a word
+    assert made.steps[StepName.LABELING].expected == round(20 * 1000 * 0.1 + 20 * 0.4)  # a word each
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_a_plan_that_decides_is_expected_to_label_every_input_and_starts_with_fe
     made = estimate(captured(plan="auto"), n_captures=1000, prompt_tokens_label=1000)
     fixed = estimate(captured(plan="fixed"), n_captures=1000, prompt_tokens_label=1000)
     named = estimate(captured(plan="auto", sampling={"k_select": 334}), n_captures=1000, prompt_tokens_label=1000)
-    expected = 1250 * (1000 * 0.1 + 4 * 0.4)
+    expected = 1250 * (1000 * 0.1 + 0.4)
     assert made.steps[StepName.LABELING].expected == round(expected)
     assert named.steps[StepName.LABELING].expected == fixed.steps[StepName.LABELING].expected < expected / 2
     assert made.steps[StepName.LABELING].low < fixed.steps[StepName.LABELING].low

@@ -76,6 +76,26 @@ CARD: dict[str, Any] = {
     ],
 }
 
+PURCHASES = [
+    {
+        "round": 1,
+        "n": 75,
+        "why": {"uncertain": 60, "random": 15},
+        "n_rows": 100,
+        "n_votes": 100,
+        "accuracy_ppm": 710_000,
+    },
+    {"round": 2, "n": 20, "why": {"asked_again": 20}, "n_rows": 175, "n_votes": 175, "accuracy_ppm": 803_000},
+]
+
+LABELING: dict[str, Any] = {
+    "n_labeled": 175,
+    "label_samples": 1,
+    "purchases": PURCHASES,
+    "at_end": {"n_rows": 175, "n_votes": 195, "accuracy_ppm": 811_000},
+    "stopped_for": "flat",
+}
+
 
 class SmallApi(ThreadingHTTPServer):
     daemon_threads = True
@@ -89,6 +109,7 @@ class SmallApi(ThreadingHTTPServer):
         self.has_no_stream = self.refuses = self.corrupts = self.has_earlier = False
         self.n_streams = self.n_unavailable = self.n_told = 0
         self.idempotency_keys: list[str] = []
+        self.labeling: dict[str, Any] = LABELING
 
     @property
     def url(self) -> str:
@@ -111,6 +132,7 @@ class SmallApi(ThreadingHTTPServer):
         failure = {"step": "synthesis", "message": "The teacher did not answer.", "code": "teacher_timeout"}
         return {
             "id": "cmp_1",
+            "object": "compile",
             "name": "refund-router",
             "status": self.status,
             "estimate": {"total": total},
@@ -122,6 +144,11 @@ class SmallApi(ThreadingHTTPServer):
             "gate": {"floors": floors, "next_step": "add 40 gold examples"},
             "failure": failure if self.end == "failed" else None,
         }
+
+    def step_rows(self) -> list[dict[str, Any]]:
+        slicing = {"id": "step_0", "name": "slicing", "position": 0, "status": "succeeded", "output": None}
+        output = {"digests": {}, "facts": self.labeling}
+        return [slicing, {"id": "step_4", "name": "labeling", "position": 4, "status": "succeeded", "output": output}]
 
     def artifact_row(self) -> dict[str, Any]:
         digest, size = hashlib.sha256(self.artifact).hexdigest(), len(self.artifact)
@@ -155,6 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
                 after = int(self.headers.get("Last-Event-ID") or query.removeprefix("after="))
                 api.n_told = len(EVENTS) + 2
                 self._say(200, {"object": "list", "data": api.events(after), "has_more": False, "next_cursor": None})
+            case "/v1/compiles/cmp_1/steps":
+                self._say(200, {"object": "list", "data": api.step_rows(), "has_more": False, "next_cursor": None})
             case "/v1/artifacts":
                 assert query == "name=refund-router&limit=2"
                 rows = [api.artifact_row(), api.earlier_artifact()] if api.has_earlier else []

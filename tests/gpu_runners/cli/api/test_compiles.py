@@ -65,6 +65,30 @@ def test_a_gate_that_was_not_passed_is_exit_code_four_and_names_the_next_step(
     assert " 91.2 % beside  95.0 %  [-9.8, +2.1]  the teacher itself (n = 100)" in out
 
 
+@pytest.mark.parametrize("command", [["compile", str(SPEC), "--out", "mine.kolm"], ["show", "cmp_1"]])
+def test_a_compiles_rounds_of_labels_are_a_line_each_with_why_they_stopped(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    lines = out[out.index("what was bought:") :].splitlines()[1:5]
+    assert lines[:3] == [
+        "  start     first picks; 100 votes, 100 labelled; cross-validated 71.0 %",
+        "  round 1   75 inputs (60 least sure, 15 at random); 75 votes, 175 labelled; cross-validated 80.3 %",
+        "  round 2   20 inputs asked again; 20 votes, 175 labelled; cross-validated 81.1 %",
+    ]
+    assert lines[3].startswith("  stopped   The learning curve is flat: further labels would add next to nothing. ")
+
+
+@pytest.mark.parametrize("end", ["succeeded", "gate_failed"])
+def test_a_compile_that_bought_its_labels_at_once_has_no_rounds_to_print(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str], end: str
+) -> None:
+    api.end, api.labeling = end, {"n_labeled": 175, "label_samples": 5}
+    assert main(["compile", str(SPEC)]) == (0 if end == "succeeded" else 4)
+    assert "what was bought" not in capsys.readouterr().out
+
+
 def test_show_prints_the_quality_card_of_an_artifact(
     home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
