@@ -27,6 +27,7 @@ from workers.labeling.rounds import purchase_facts
 from workers.step.batch_planning import StepBatches
 from workers.step.batch_wait import send_batches
 from workers.step.durable import CompileRun
+from workers.step.embedders import embedder_of
 from workers.step.result import StepDone, StepWaiting, finish_step
 from workers.training.observations import observe, rules_of
 from workers.training.pair_cuts import cut_message, cut_pairs
@@ -53,7 +54,8 @@ def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
     heldout = [row["input"] for row in get_jsonl(run.tenant_id, sides.gold_heldout)]
     if not rows:
         check_answers(run)
-    made = cut_pairs(run, rows, training_set(run.spec, slices, rows, gold, heldout))
+    made = training_set(run.spec, slices, rows, gold, heldout)
+    made = cut_pairs(run.spec, rows, made, lambda texts: embedder_of(run).embed(texts))
     is_completed = isinstance(run.spec.output, LabelOutput) and train_kind(run.spec) != TrialKind.ENCODER
     rules, induction = rules_of(run, rows, made.rows, heldout)
     blobs = _Blobs(

@@ -1,25 +1,25 @@
 """All pairs of a label task, or a part of them that a student learns more from: cross-validated on the pairs
 themselves, by heads on their embeddings (`backend.domain.labeling.cuts`), and each figure a fact of the receipt."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backend.compiles.models import Candidate
 from backend.domain.labeling.cuts import Cut, CutResult, Pairs, compare_cuts, cut_weights
 from backend.domain.labeling.folds import fold_of
 from backend.domain.labeling.linear_head import Floats
 from backend.domain.labeling.rounds import RoundPool
-from backend.domain.spec.parsing import LabelOutput, label_names
+from backend.domain.spec.parsing import LabelOutput, Spec, label_names
 from workers.candidates.ranking import stack
-from workers.step.durable import CompileRun
-from workers.step.embedders import embedder_of
 from workers.training.training_set import TrainingSet
 
 PPM = 1_000_000
-LEAST_COMPARED = 40  # pairs, below which a standard error is several points: not measured
+Embed = Callable[[list[str]], NDArray[np.float32]]  # texts to unit rows
+LEAST_COMPARED = 200  # pairs; the rule was measured on about 300, and a standard error grows as they get fewer
 MOST_COMPARED = 2_000  # pairs; a comparison is some 50 fits, and a half's linkage grows with their square
 _WORDS = {
     Cut.CLASS_WEIGHTS: "pairs of rare labels weigh more",
@@ -27,13 +27,13 @@ _WORDS = {
 }
 
 
-def cut_pairs(run: CompileRun, labeled: Sequence[Candidate], made: TrainingSet) -> TrainingSet:
+def cut_pairs(spec: Spec, labeled: Sequence[Candidate], made: TrainingSet, embed: Embed) -> TrainingSet:
     """Compare the cuts, and keep of the pairs what the chosen one keeps; all where the spec names how many train, where
-    there are too few pairs or too many, or for another kind of output."""
-    n, is_all = len(made.rows), run.spec.sampling.k_distill is None
-    if not is_all or not isinstance(run.spec.output, LabelOutput) or not LEAST_COMPARED <= n <= MOST_COMPARED:
+    there are too few pairs or too many, or for another kind of output. `embed` is the embedder of the candidates."""
+    n, is_all = len(made.rows), spec.sampling.k_distill is None
+    if not is_all or not isinstance(spec.output, LabelOutput) or not LEAST_COMPARED <= n <= MOST_COMPARED:
         return made
-    pairs = _pairs(run, labeled, made.rows)
+    pairs = _pairs(label_names(spec), labeled, made.rows, embed)
     results = compare_cuts(pairs)
     chosen = next(result.cut for result in results if result.is_chosen)
     kept = made.rows if chosen is Cut.ALL else _kept(made.rows, cut_weights(pairs)[chosen])
@@ -64,12 +64,12 @@ def cut_message(cuts: Sequence[dict[str, Any]]) -> str:
     return f"{what}; cross-validated {shown[0]} instead of {shown[1]}"
 
 
-def _pairs(run: CompileRun, labeled: Sequence[Candidate], rows: Sequence[dict[str, Any]]) -> Pairs:
+def _pairs(names: list[str], labeled: Sequence[Candidate], rows: Sequence[dict[str, Any]], embed: Embed) -> Pairs:
     """The pairs in the embedder's space; what no candidate is, is gold."""
     vectors = {row.text: row.embedding for row in labeled}
-    texts, names = [row["input"] for row in rows], label_names(run.spec)
+    texts = [row["input"] for row in rows]
     is_gold = np.array([text not in vectors for text in texts])
-    gold = iter(embedder_of(run).embed([text for text in texts if text not in vectors]) if is_gold.any() else ())
+    gold = iter(embed([text for text in texts if text not in vectors]) if is_gold.any() else ())
     known = iter(stack([vectors[text] for text in texts if text in vectors]))
     points = np.array([next(gold if is_one else known) for is_one in is_gold.tolist()], dtype=np.float64)
     pool = RoundPool.of(points, texts)
