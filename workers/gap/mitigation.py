@@ -54,7 +54,7 @@ _REASONS = {
 def choose(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> Chosen | None:
     """Select, and answer a degenerate split as `on_gap` says. None: the slice has changed (another round was opened, or
     it was split) and is to be looked at again. Raises CustomerError (cluster_gap)."""
-    first = _select(run, slice_row, rows, slice_row.k_requested)
+    first = select_as_asked(run, slice_row, rows, slice_row.k_requested)
     as_asked = Chosen(first=first, selection=first, mitigation="resynthesize" if _n_own_rounds(slice_row) else "none")
     if not is_degenerate(first.report) or slice_row.k_requested >= slice_row.n_candidates:  # all of them were asked for
         return as_asked
@@ -85,7 +85,7 @@ def is_degenerate(report: SelectionReport) -> bool:
     return report.requested_method not in BASELINES and report.n_groups < min(report.k_requested, report.n)
 
 
-def _select(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate], k: int, **instead: Any) -> Selection:
+def select_as_asked(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate], k: int, **instead: Any) -> Selection:
     """Select as the spec says, but for `instead`. Captures are traffic: `auto` represents them."""
     sampling = run.spec.sampling
     options: dict[str, Any] = {
@@ -136,7 +136,7 @@ def _drop_k(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate], first:
     fixed = best_of_each | {"score_floor": first.report.score_floor} if is_auto else {}
     selection = first
     while is_degenerate(selection.report):
-        selection = _select(run, slice_row, rows, max(1, selection.report.n_groups), **fixed)
+        selection = select_as_asked(run, slice_row, rows, max(1, selection.report.n_groups), **fixed)
     if is_auto:
         reason = "K was dropped to the number of near-duplicate groups: the best of each was kept."
         report = replace(selection.report, requested_method=Method.AUTO, method_reason=reason)

@@ -1,9 +1,10 @@
-"""The first four steps of an ablation: what its compile made is copied, and kept without selection.
+"""The first four steps of an ablation: what its compile made is copied, and kept as the arm has it.
 
 The copies cost nothing and are the source's to the last bit: slices, gold split, texts, embeddings, verdicts and
-scores. Then arm `all` keeps every valid candidate and arm `random` as many as the source did, drawn by the seed; texts
-that the source has had labelled bring their labels along, so that the two sides never differ by the luck of a label.
-From labelling on an arm is a compile like any other. Every step may be run again from anywhere.
+scores. Then arm `all` keeps every valid candidate, arm `random` as many as the source did, drawn by the seed, and arm
+`fixed` what the spec selects at the K of a fixed plan; of captures it picks a start, as a compile with that plan does.
+Texts that the source has had labelled bring their labels along, so that the two sides never differ by the luck of a
+label. From labelling on an arm is a compile like any other. Every step may be run again from anywhere.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from uuid import UUID
 
 from django.db import connection, models
 
-from backend.compiles.lifecycle.ablations import label_costs
+from backend.compiles.lifecycle.ablations import k_fixed, label_costs
 from backend.compiles.models import Candidate, Compile, Slice, StepRun
 from backend.compiles.reactions import split_into
 from backend.compiles.states import LABELED_STATES, CandidateState
@@ -21,6 +22,7 @@ from backend.domain.canonical import sha256_of
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.ablations import Arm
+from backend.domain.planning.label_plans import first_captures
 from backend.domain.planning.step_outputs import (
     LabelingOut,
     SelectionOut,
@@ -29,10 +31,13 @@ from backend.domain.planning.step_outputs import (
     SynthesisOut,
     VerificationOut,
 )
-from backend.domain.selection.select import select
-from backend.domain.spec.parsing import canonical_spec, most_votes, read_stored_spec
+from backend.domain.selection.options import Method
+from backend.domain.selection.select import Selection, select
+from backend.domain.spec.parsing import canonical_spec
 from workers.candidates.ranking import stack
+from workers.gap.mitigation import BASELINES, select_as_asked
 from workers.gap.selection_record import Chosen, emit_report, selection_record, without_columns
+from workers.labeling.reuse import take_labels_over
 from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
 
@@ -54,8 +59,7 @@ def copy_slicing(run: CompileRun) -> StepDone:
         n_valid = dict(valid.values_list("slice").annotate(n=models.Count("id")))
         rows = []
         for slice_row in theirs:
-            n = n_valid.get(slice_row.id, 0)
-            k = n if fenced.compile.arm == Arm.ALL else slice_row.k_actual or 0
+            k = _k_of(run, Arm(fenced.compile.arm), slice_row, n_valid.get(slice_row.id, 0))
             values = _columns(slice_row, _OF_SLICE) | {"is_synthesized": True, "k_requested": k}
             if split_into(slice_row):  # its halves have its candidates
                 values |= {"k_actual": 0, "selection": slice_row.selection}
@@ -68,6 +72,15 @@ def copy_slicing(run: CompileRun) -> StepDone:
         )
         finish_step(run, fenced, StepName.SLICING, done)
     return done
+
+
+def _k_of(run: CompileRun, arm: Arm, theirs: Slice, n: int) -> int:
+    """What the arm keeps of a slice with `n` valid candidates before a label is known."""
+    if arm is Arm.ALL:
+        return n
+    if arm is Arm.RANDOM:
+        return theirs.k_actual or 0
+    return first_captures(run.spec, theirs.n_candidates) if theirs.is_captured else k_fixed(run.spec, theirs)
 
 
 def copy_candidates(run: CompileRun) -> StepDone:
@@ -127,8 +140,8 @@ def copy_scores(run: CompileRun) -> StepDone:
     return done
 
 
-def keep_without_selection(run: CompileRun) -> StepDone:
-    """All of a slice or K of it by lot, whatever its clusters; no reaction, no drafts. Labels that the source has
+def keep_as_arm(run: CompileRun) -> StepDone:
+    """All of a slice, K of it by lot, or K as the spec selects; no reaction, no drafts. Labels that the source has
     bought are taken over."""
     with run.transaction() as fenced:
         source, _ = _source_step(fenced.compile, StepName.SELECTION)
@@ -142,7 +155,7 @@ def keep_without_selection(run: CompileRun) -> StepDone:
             message = f"{slice_row.name}: {slice_row.k_actual} of {slice_row.n_candidates}"
             run.progress(StepName.SELECTION, done=n_done, total=len(slices), message=message)
     with run.transaction() as fenced:
-        _take_labels_over(fenced.compile, source)
+        take_labels_over(fenced.compile, source)
         done = _summary(run, fenced.compile, source, labels_step)
         finish_step(run, fenced, StepName.SELECTION, done)
     return done
@@ -152,7 +165,7 @@ ARM_STEPS: dict[StepName, Callable[[CompileRun], StepDone]] = {
     StepName.SLICING: copy_slicing,
     StepName.SYNTHESIS: copy_candidates,
     StepName.VERIFICATION: copy_scores,
-    StepName.SELECTION: keep_without_selection,
+    StepName.SELECTION: keep_as_arm,
 }
 
 
@@ -191,14 +204,7 @@ def _keep(run: CompileRun, slice_row: Slice) -> None:
                 "text_key"
             )
         )
-    kept = select(
-        stack([row.embedding for row in rows]),
-        [0.0 if row.score is None else row.score for row in rows],
-        [row.text_key for row in rows],
-        k=max(1, slice_row.k_requested),
-        method=run.spec.sampling.method,
-        seed=run.spec.sampling.seed,
-    )
+    kept = _select(run, slice_row, rows)
     picks = set(kept.picks)
     with run.transaction():
         for i, row in enumerate(rows):
@@ -211,24 +217,14 @@ def _keep(run: CompileRun, slice_row: Slice) -> None:
         emit_report(run, slice_row)
 
 
-def _take_labels_over(compile: Compile, source: Compile) -> None:
-    """Votes, label and agreement of the picks that the source had labelled too, which are asked no more. The spec's
-    rules are the same on both sides, so what it could not agree on stays unverified here."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE compiles_candidate AS mine SET label = theirs.label, answer = theirs.answer, votes = theirs.votes,"
-            " agreement_ppm = theirs.agreement_ppm, reasons = theirs.reasons, n_wanted = %s,"
-            " state = CASE WHEN theirs.state = %s THEN %s ELSE %s END"
-            " FROM compiles_candidate AS theirs WHERE mine.tenant_id = %s AND mine.compile_id = %s"
-            " AND mine.state = %s AND theirs.tenant_id = %s AND theirs.compile_id = %s"
-            " AND theirs.text_key = mine.text_key AND theirs.state = ANY(%s)",
-            [
-                most_votes(read_stored_spec(compile.spec)),
-                *(CandidateState.UNVERIFIED.value, CandidateState.UNVERIFIED.value, CandidateState.LABELED.value),
-                *(compile.tenant_id, compile.id, CandidateState.PICKED.value),
-                *(compile.tenant_id, source.id, [state.value for state in LABELED_STATES]),
-            ],
-        )
+def _select(run: CompileRun, slice_row: Slice, rows: list[Candidate]) -> Selection:
+    """A baseline's choice, whatever the spec has for the others; what the spec selects for the other arm."""
+    k, method = max(1, slice_row.k_requested), Method(run.spec.sampling.method)
+    if method not in BASELINES:
+        return select_as_asked(run, slice_row, rows, k)
+    embeddings, keys = stack([row.embedding for row in rows]), [row.text_key for row in rows]
+    scores = [0.0 if row.score is None else row.score for row in rows]
+    return select(embeddings, scores, keys, k=k, method=method, seed=run.spec.sampling.seed)
 
 
 def _summary(run: CompileRun, compile: Compile, source: Compile, labels_step: StepRun) -> StepDone:

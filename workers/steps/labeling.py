@@ -1,5 +1,5 @@
 """Labelling, pass 2: the teacher labels (or answers) every pick k times (`workers/labeling`); what it agrees on becomes
-a pair; the best half of the pairs trains (`training_set`)."""
+a pair; every trusted pair trains, or a part that is better (`training_set`, `pair_cuts`)."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -27,8 +27,10 @@ from workers.labeling.rounds import purchase_facts
 from workers.step.batch_planning import StepBatches
 from workers.step.batch_wait import send_batches
 from workers.step.durable import CompileRun
+from workers.step.embedders import embedder_of
 from workers.step.result import StepDone, StepWaiting, finish_step
 from workers.training.observations import observe, rules_of
+from workers.training.pair_cuts import cut_message, cut_pairs
 from workers.training.training_set import TrainingSet, completions, training_set
 from workers.training.unusable_answers import check_answers
 
@@ -53,6 +55,7 @@ def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
     if not rows:
         check_answers(run)
     made = training_set(run.spec, slices, rows, gold, heldout)
+    made = cut_pairs(run.spec, rows, made, lambda texts: embedder_of(run).embed(texts))
     is_completed = isinstance(run.spec.output, LabelOutput) and train_kind(run.spec) != TrialKind.ENCODER
     rules, induction = rules_of(run, rows, made.rows, heldout)
     blobs = _Blobs(
@@ -103,6 +106,9 @@ def _save(
     balanced, n_pairs = made.balanced, len(made.rows)
     if balanced is not None:
         _report_skew(run, balanced)
+    if made.cuts is not None and (message := cut_message(made.cuts)):
+        step = run.step(StepName.LABELING)
+        run.progress(StepName.LABELING, done=step.done, total=step.total, message=message)
     unverified = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, state=CandidateState.UNVERIFIED)
     reasons = Counter(reason for each in unverified.values_list("reasons", flat=True) for reason in each)
     labels = [[row.text_key, row.label or row.answer, row.agreement_ppm] for row in rows]
@@ -124,6 +130,7 @@ def _save(
         selection=without_columns(made.selection.to_json()),
         rule_induction=blobs.rule_induction,
         unverified_for=None if isinstance(run.spec.output, LabelOutput) else dict(sorted(reasons.items())),
+        cuts=made.cuts,
         **purchase_facts(run),
     )
     return StepDone(inputs={"picks": sha256_of([row.text_key for row in rows])}, output=output)

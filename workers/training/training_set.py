@@ -32,11 +32,12 @@ Gold = list[dict[str, str]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSet:
     """`rows` as a runner reads them, with `targets` in millionths where the votes leave more than one label possible;
-    `balanced` is None where no shares are declared."""
+    `balanced` is None where no shares are declared, `cuts` (`pair_cuts`) where none were compared."""
 
     rows: list[dict[str, Any]]
     balanced: Balance | None
     selection: SelectionReport
+    cuts: list[dict[str, Any]] | None = None
 
     @property
     def texts(self) -> set[str]:

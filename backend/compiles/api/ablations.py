@@ -1,4 +1,4 @@
-"""/v1/compiles/{id}/ablations: the same candidates compiled without selection, and the difference."""
+"""/v1/compiles/{id}/ablations: the same candidates compiled with another choice of labels, and the difference."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -33,8 +33,8 @@ class AblationsView(APIView):
     )
     @idempotent
     def post(self, request: Request, compile: str) -> Response:
-        """Compile the same candidates once more without selection. The arm is a compile of its own, with its own
-        budget; candidates, scores and the labels already bought are taken over and cost nothing."""
+        """Compile the same candidates once more without selection, or with a fixed plan. The arm is a compile of its
+        own, with its own budget; candidates, scores and the labels already bought are taken over and cost nothing."""
         source = find_compile(request, compile)
         form = AblationRequest(data=request.data or {})
         form.is_valid(raise_exception=True)

@@ -15,7 +15,8 @@ class ResumeRequest(StrictSerializer):
 class AblationRequest(StrictSerializer):
     arm = s.ChoiceField(
         [arm.value for arm in Arm],
-        help_text="all: label and train on every valid candidate; random: as many as were selected, drawn by the seed.",
+        help_text="all: label and train on every valid candidate; random: as many as were selected, drawn by the seed; "
+        "fixed: what is selected at the K of `plan: fixed`, of a compile whose plan was auto.",
     )
     budget_microusd = s.IntegerField(
         required=False,

@@ -21,7 +21,9 @@ from backend.domain.evaluation.paired import compare
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
 from backend.domain.planning.ablations import Arm, Comparison, Outcome, Paid, Pool, arm_spec, estimate_arm
 from backend.domain.planning.estimates import Estimate, usd
+from backend.domain.planning.label_plans import k_of_captures
 from backend.domain.planning.step_outputs import EvaluationOut, LabelingOut, SlicingOut
+from backend.domain.spec.defaults import buys_in_rounds
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, read_stored_spec
 
 MAX_ARMS = 100  # shown of one compile
@@ -39,8 +41,8 @@ class Ablation:
 def start(source: Compile, arm: Arm, *, budget_microusd: int | None, api_key_id: UUID | None) -> Compile:
     """Queue an arm in the caller's transaction. Raises Conflict for a compile that cannot be ablated (now), InvalidSpec
     for a budget that cannot be enough or a teacher that is no longer there."""
-    pools = _check_source(source)
     spec = arm_spec(read_stored_spec(source.spec), arm)
+    pools = _check_source(source, arm, spec)
     check_teacher(source.tenant_id, spec)
     check_embedder(spec)
     n_captured = sum(s.n_candidates for s in _slices(source) if s.is_captured)
@@ -118,7 +120,8 @@ def label_costs(row: Compile) -> dict[str, int]:
     return costs
 
 
-def _check_source(source: Compile) -> list[Pool]:
+def _check_source(source: Compile, arm: Arm, spec: Spec) -> list[Pool]:
+    """The slices of the compile; `spec` is the arm's."""
     if source.ablation_of is not None:
         raise Conflict(
             "This compile is an ablation itself. Ablate the compile that its `ablation.of` names.",
@@ -131,14 +134,25 @@ def _check_source(source: Compile) -> list[Pool]:
             f"Only a compile that was evaluated can be ablated; this one is {source.status}. {todo}",
             code="not_ablatable",
         )
-    pools = [Pool(n=part["n"], k=part["k"]) for part in _counts(source)]
-    if sum(pool.n for pool in pools) == sum(pool.k for pool in pools):
+    pools = _pools(source, spec)
+    if arm is Arm.FIXED:
+        _check_is_planned(source)
+    elif sum(pool.n for pool in pools) == sum(pool.k for pool in pools):
         raise Conflict(
             "Nothing was selected away in this compile: it kept all its candidates, so there is nothing to compare. "
             "Compile with more candidates than are kept (sampling.n_candidates, k_select).",
             code="not_ablatable",
         )
     return pools
+
+
+def _check_is_planned(source: Compile) -> None:
+    if not buys_in_rounds(read_stored_spec(source.spec)):
+        raise Conflict(
+            "The plan of this compile was fixed, so the arm fixed would be the same. Ablate it with all or random, or "
+            "take a label task that was compiled with `plan: auto`.",
+            code="not_ablatable",
+        )
 
 
 def _check_budget(expected: Estimate, budget_microusd: int) -> None:
@@ -157,11 +171,28 @@ def _slices(row: Compile) -> list[Slice]:
     return list(Slice.objects.filter(tenant_id=row.tenant_id, compile=row).order_by("position"))
 
 
-def _counts(row: Compile) -> list[dict[str, int]]:
-    """The valid candidates of each slice and those that were labelled."""
-    valid = Candidate.objects.filter(tenant_id=row.tenant_id, compile=row).exclude(state=CandidateState.REJECTED)
+def _pools(source: Compile, spec: Spec) -> list[Pool]:
+    """The valid candidates of each slice, those that were labelled, and those that `spec` labels with a fixed plan."""
+    valid = Candidate.objects.filter(tenant_id=source.tenant_id, compile=source).exclude(state=CandidateState.REJECTED)
     counted = valid.values("slice").annotate(n=Count("id"), k=Count("id", filter=Q(state__in=LABELED_STATES)))
-    return list(counted.order_by("slice"))
+    slices = {part.id: part for part in _slices(source)}
+    return [
+        Pool(
+            n=part["n"],
+            k=part["k"],
+            k_fixed=min(part["n"], k_fixed(spec, slices[part["slice"]])),
+            is_captured=slices[part["slice"]].is_captured,
+        )
+        for part in counted.order_by("slice")
+    ]
+
+
+def k_fixed(spec: Spec, theirs: Slice) -> int:
+    """The number of candidates of the ablated compile's slice that `spec`, whose plan is fixed, labels: of captures
+    what it names, of written ones those that were picked before a label was known."""
+    if theirs.is_captured:
+        return k_of_captures(spec, theirs.n_candidates)
+    return int((theirs.selection or {}).get("k_actual", 0))
 
 
 def _paid_by(source: Compile) -> Paid:

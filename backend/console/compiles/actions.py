@@ -53,7 +53,7 @@ def resume(request: ConsoleRequest, compile: str) -> HttpResponse:
 @require_POST
 @page(Permission.COMPILE)
 def ablate(request: ConsoleRequest, compile: str) -> HttpResponse:
-    """An arm of this compile: without its selection, or with a random one."""
+    """An arm of this compile: without its selection, with a random one, or with a fixed plan."""
     arm = request.POST.get("arm", "")
     if arm not in set(Arm):
         raise InvalidInput(f"An arm is one of {', '.join(Arm)}.", code="invalid_request")

@@ -36,7 +36,8 @@ from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
 from backend.domain.planning.preflight.lines import Preflight
 from backend.domain.planning.step_outputs import EvaluationOut, GateOut, LabelingOut
 from backend.domain.roles import Permission
-from backend.domain.spec.parsing import Spec
+from backend.domain.spec.defaults import buys_in_rounds
+from backend.domain.spec.parsing import Spec, read_stored_spec
 from backend.usage.reports import compile_bill
 
 MAX_WARNINGS = 40
@@ -96,6 +97,7 @@ def compile_part(request: ConsoleRequest, compile: str, part: str) -> HttpRespon
 def _about(request: ConsoleRequest, row: Compile) -> dict[str, Any]:
     status = CompileStatus(row.status)
     may = request.team_session.may(Permission.COMPILE)
+    may_ablate = may and status in ABLATABLE and row.ablation_of is None
     return {
         "row": row,
         "id": encode_id(Prefix.COMPILE, row.id),
@@ -106,7 +108,8 @@ def _about(request: ConsoleRequest, row: Compile) -> dict[str, Any]:
         "may_start": may,
         "may_cancel": may and status in (CompileStatus.QUEUED, CompileStatus.RUNNING, CompileStatus.AWAITING_BATCH),
         "may_resume": may and status in RESUMABLE,
-        "may_ablate": may and status in ABLATABLE and row.ablation_of is None,
+        "may_ablate": may_ablate,
+        "has_plan": may_ablate and buys_in_rounds(read_stored_spec(row.spec)),
         "next": _NEXT_AFTER_PREFLIGHT if row.failure_code == "preflight_failed" else _NEXT.get(status, ""),
         "types": " ".join(TYPES),
         "ends": " ".join(ENDS),

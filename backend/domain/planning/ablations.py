@@ -1,9 +1,10 @@
-"""An ablation: the same candidates compiled again without selection, to see what selection was worth on this task.
+"""An ablation: the same candidates compiled again with another choice of what is labelled, to see what the compile's
+was worth on this task.
 
 Arm `all` labels every valid candidate and trains on every pair; arm `random` labels as many as were selected, drawn by
-the seed. Both start from the candidates, scores and labels of the compile they ablate, so what differs is which
-candidates are labelled (and, for `all`, how many). What is here decides; `backend.compiles.lifecycle.ablations` reads
-the rows.
+the seed; arm `fixed` selects as the spec says, at the K that `plan: fixed` has, where the compile bought by
+`plan: auto`. All start from the candidates, scores and labels of the compile they ablate, so what differs is which
+candidates are labelled, and how many. What is here decides; `backend.compiles.lifecycle.ablations` reads the rows.
 """
 
 import math
@@ -25,17 +26,22 @@ MAX_NAME = 64
 class Arm(StrEnum):
     ALL = "all"
     RANDOM = "random"
+    FIXED = "fixed"
 
 
 def arm_spec(spec: Spec, arm: Arm) -> Spec:
-    """The spec of an arm: the method is the arm's (with `all`, every labelled pair trains), the name is its own (so
-    that the customer's versions do not count on), and what it does not keep is no draft: the ablated compile has it,
-    and the teacher's answers to the held-out inputs too.
+    """The spec of an arm: the method, or the plan, is the arm's (with `all`, every labelled pair trains), the name is
+    its own (so that the customer's versions do not count on), and what it does not keep is no draft: the ablated
+    compile has it, and the teacher's answers to the held-out inputs too. With method all or random no plan buys rows.
     """
-    sampling: dict[str, Any] = {"method": arm.value} | ({"k_distill": None} if arm is Arm.ALL else {})
+    sampling: dict[str, Any] = {} if arm is Arm.FIXED else {"method": arm.value}
+    if arm is Arm.ALL:
+        sampling["k_distill"] = None
+    plan = spec.plan.model_copy(update={"kind": "fixed", "point_usd": None}) if arm is Arm.FIXED else spec.plan
     return spec.model_copy(
         update={
             "name": arm_name(spec.name, arm),
+            "plan": plan,
             "sampling": spec.sampling.model_copy(update=sampling),
             "draft_cache": spec.draft_cache.model_copy(update={"enabled": False}),
             "evaluation": spec.evaluation.model_copy(update={"teacher_rows": 0}),
@@ -55,10 +61,13 @@ def arm_name(name: str, arm: Arm) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """One slice of the ablated compile: `n` valid candidates, of which `k` were selected and labelled."""
+    """One slice of the ablated compile: `n` valid candidates, of which `k` were labelled; `k_fixed` is what
+    `plan: fixed` labels of it. Of captures (`is_captured`) it may be others, of written ones it is the first `k`."""
 
     n: int
     k: int
+    k_fixed: int = 0
+    is_captured: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +90,9 @@ def n_to_label(pools: Sequence[Pool], arm: Arm) -> tuple[int, float]:
     """
     if arm is Arm.ALL:
         return sum(pool.n for pool in pools), sum(pool.n - pool.k for pool in pools)
+    if arm is Arm.FIXED:
+        captured = [pool for pool in pools if pool.is_captured and pool.n]
+        return sum(pool.k_fixed for pool in pools), sum(pool.k_fixed * (1 - pool.k / pool.n) for pool in captured)
     return sum(pool.k for pool in pools), sum(pool.k * (1 - pool.k / pool.n) for pool in pools if pool.n)
 
 
@@ -90,8 +102,8 @@ def estimate_arm(base: Estimate, arm: Arm, pools: Sequence[Pool], paid: Paid) ->
     n_labeled, n_new = n_to_label(pools, arm)
     zero = Range(low=0, expected=0, high=0)
     mean = sum(paid.labels) / max(1, len(paid.labels))
-    n_most = n_labeled if arm is Arm.RANDOM else n_new
-    n_pairs = paid.n_gold + n_labeled if arm is Arm.ALL else paid.n_pairs
+    n_most = n_new if arm is Arm.ALL else n_labeled
+    n_pairs = paid.n_pairs if arm is Arm.RANDOM else paid.n_gold + n_labeled
     steps = dict.fromkeys(StepName, zero)
     steps[StepName.LABELING] = Range(
         low=int(n_new * mean / 2),
@@ -145,8 +157,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The compile with selection beside one arm without, on the same held-out rows. Differences are selected less
-    arm."""
+    """The compile beside one arm, on the same held-out rows. Differences are selected less arm."""
 
     selected: Outcome
     arm: Outcome

@@ -129,7 +129,8 @@ class LabelingOut(StepOutput):
     at random (lines with `input` and `label`); "" for none. `labels` is the digest of the votes, which `votes` counts:
     all, and the inputs by how many they have. `purchases` are the rounds of a label task that followed the first picks,
     each with what was known before it, `at_end` is what was known after the last, and `stopped_for` says why there were
-    no more; `noise` is the teacher's estimated error and `curve` what further labels had brought."""
+    no more; `noise` is the teacher's estimated error, `curve` what further labels had brought, and `cuts` how parts of
+    the pairs did beside all, out of fold."""
 
     STEP = StepName.LABELING
     DIGESTS = {
@@ -141,7 +142,7 @@ class LabelingOut(StepOutput):
         "random_labels": "random_labels",
     }
     FACTS = {"rule_induction": "rules"}
-    OPTIONAL = frozenset({"unverified_for", "votes", "noise", "purchases", "at_end", "stopped_for", "curve"})
+    OPTIONAL = frozenset({"unverified_for", "votes", "noise", "purchases", "at_end", "stopped_for", "curve", "cuts"})
 
     dataset: str
     labels: str
@@ -166,6 +167,7 @@ class LabelingOut(StepOutput):
     at_end: dict[str, Any] | None = None
     stopped_for: str | None = None
     curve: list[dict[str, Any]] | None = None
+    cuts: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""`kolm ablate`: one compile with selection, its arms without, all from the same candidates, and what selection was
-worth on the held-out rows.
+"""`kolm ablate`: one compile, its arms with another choice of labels, all from the same candidates, and what its choice
+was worth on the held-out rows.
 
 The figures are the API's; here they are asked for, waited for and laid out. A compile that missed its gate is measured
 all the same, and arms that exist already are taken as they are: the command may be interrupted and given again.
@@ -22,7 +22,7 @@ from gpu_runners.cli.options import SPEC_HELP, AddOptions, add_api_options
 from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client, KolmError, read_document
 
-ARMS = ("all", "random")
+ARMS = ("all", "random", "fixed")
 _MEASURED = ("succeeded", "gate_failed")
 _LOST = ("failed", "canceled", "expired")
 Row = dict[str, Any]
@@ -31,7 +31,12 @@ Row = dict[str, Any]
 def _ablate_options(ablate: argparse.ArgumentParser) -> None:
     ablate.add_argument("spec", metavar="SPEC", nargs="?", help=SPEC_HELP)
     ablate.add_argument("--of", metavar="CMP", help="cmp_…: take this compile instead of compiling SPEC")
-    ablate.add_argument("--arms", default="all,random", metavar="ARMS", help="all, random or both (default)")
+    ablate.add_argument(
+        "--arms",
+        default="all,random",
+        metavar="ARMS",
+        help="of all, random and fixed, with commas (default: all,random)",
+    )
     ablate.add_argument("--budget", metavar="USD", help="what one arm may cost (default: the compile's budget)")
     ablate.add_argument("--json", action="store_true", help="print the comparison as JSON; progress goes to stderr")
     ablate.set_defaults(command=_run_ablate)
@@ -89,7 +94,7 @@ def ablate(
 def _read_options(spec: str | None, of: str | None, arms: str, budget: str | None) -> tuple[list[str], int | None]:
     wanted = list(dict.fromkeys(word.strip() for word in arms.split(",") if word.strip()))
     if not wanted or not set(wanted) <= set(ARMS):
-        raise ValueError(f"--arms takes {' and '.join(ARMS)}, with a comma between them.")
+        raise ValueError(f"--arms takes {', '.join(ARMS)}, with commas between them.")
     if (spec is None) == (of is None):
         raise ValueError("give either a SPEC to compile or --of cmp_… to take a compile that is there.")
     if budget is None:
@@ -171,6 +176,9 @@ def sentence(row: Row) -> str:
     points = "{} points ({} to {})".format(*_points(paired))
     if row["arm"] == "random":
         return f"At {ours['n_labels']} labels each, the selected pool scored {points} against a random draw: {verdict}."
+    if row["arm"] == "fixed":
+        start = f"With {ours['n_labels']} labels by its plan instead of {theirs['n_labels']} by a fixed one it scored"
+        return f"{start} {points}: {verdict}{_saving(ours, theirs)}."
     start = f"With {ours['n_labels']} labels instead of {theirs['n_labels']} the selected pool scored"
     return f"{start} {points}: {verdict}{_saving(ours, theirs)}."
 

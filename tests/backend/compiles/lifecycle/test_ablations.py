@@ -188,6 +188,16 @@ def test_a_compile_that_selected_nothing_away_has_nothing_to_compare(
     assert (answer.status_code, answer.json()["code"]) == (409, "not_ablatable")
 
 
+def test_a_fixed_plan_is_an_arm_of_a_plan_that_decided_alone(tenant: Tenant, secret: str, source: Compile) -> None:
+    answer = post(secret, source, {"arm": "fixed"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "not_ablatable")
+    assert "The plan of this compile was fixed" in answer.json()["detail"]
+    row = ended(make_compile(tenant, name="planned", plan="auto"), n_labeled=4, n_dropped=0, answers=answers(9))
+    body = made(secret, row, "fixed")
+    assert body["ablation"] == {"of": public_id(row), "arm": "fixed"}
+    assert (body["spec"]["plan"]["kind"], body["spec"]["sampling"]["method"]) == ("fixed", "auto")
+
+
 def test_an_ablation_is_not_ablated(tenant: Tenant, secret: str, source: Compile) -> None:
     made(secret, source, "all")
     with tenant_scope(tenant.id):

@@ -1,5 +1,7 @@
 """What an arm is, what it labels and what it costs."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,24 +21,35 @@ from backend.domain.planning.ablations import (
     n_to_label,
 )
 from backend.domain.planning.estimates import estimate
+from backend.domain.spec.defaults import buys_in_rounds
 from backend.domain.spec.parsing import canonical_spec, parse_spec
 from tests.compile_factories import small_spec
 
 ARMS = st.sampled_from(list(Arm))
 POOLS = st.lists(
-    st.integers(0, 50).flatmap(lambda n: st.integers(0, n).map(lambda k: Pool(n=n, k=k))), min_size=1, max_size=6
+    st.integers(0, 50).flatmap(
+        lambda n: st.builds(
+            Pool, n=st.just(n), k=st.integers(0, n), k_fixed=st.integers(0, n), is_captured=st.booleans()
+        )
+    ),
+    min_size=1,
+    max_size=6,
 )
 PAID = Paid(labels=[100, 140], training=2000, evaluation=300, n_pairs=30, n_gold=12)
 
 
 @given(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?", fullmatch=True), ARMS)
 def test_the_spec_of_an_arm_is_a_valid_spec_with_a_name_of_its_own(name: str, arm: Arm) -> None:
-    spec = parse_spec(small_spec(name=name, sampling={"n_candidates": 12, "k_distill": 4}))
+    plan = {"kind": "auto", "point_usd": 2}
+    spec = parse_spec(small_spec(name=name, plan=plan, sampling={"n_candidates": 12, "k_distill": 4}))
+    assert buys_in_rounds(spec)
     found = arm_spec(spec, arm)
     assert parse_spec(canonical_spec(found)) == found
     assert found.name == arm_name(name, arm) != name
-    assert found.sampling.method == arm
+    assert found.sampling.method == (spec.sampling.method if arm is Arm.FIXED else arm)
     assert found.sampling.k_distill == (None if arm is Arm.ALL else 4)
+    assert found.sampling.label_samples == spec.sampling.label_samples
+    assert not buys_in_rounds(found)
     assert not found.draft_cache.enabled
     same = {"task", "family", "output", "examples", "slices", "teacher", "train", "gate", "verifiers", "budget"}
     before, after = canonical_spec(spec), canonical_spec(found)
@@ -50,6 +63,12 @@ def test_all_labels_every_candidate_and_random_as_many_as_were_selected(pools: l
     for arm in Arm:
         n, new = n_to_label(pools, arm)
         assert 0 <= new <= n
+
+
+def test_a_fixed_plan_takes_its_k_and_of_captures_it_may_take_others() -> None:
+    written = Pool(n=12, k=9, k_fixed=4)
+    captured = Pool(n=30, k=20, k_fixed=10, is_captured=True)
+    assert n_to_label([written, captured], Arm.FIXED) == (14, pytest.approx(10 * (1 - 20 / 30)))
 
 
 def test_a_draw_meets_labels_that_are_there_as_often_as_chance_says() -> None:
@@ -75,6 +94,9 @@ def test_all_trains_longer_by_the_pairs_it_adds() -> None:
     assert both[Arm.RANDOM][StepName.DISTILLATION].expected == 2000
     assert both[Arm.ALL][StepName.DISTILLATION].expected == 2000 * (48 + 12) // 30
     assert both[Arm.ALL][StepName.LABELING].expected == (48 - 18) * 120
+    fixed = estimate_arm(base, Arm.FIXED, [Pool(n=48, k=30, k_fixed=16)], PAID).steps
+    assert fixed[StepName.DISTILLATION].expected == math.ceil(2000 * (16 + 12) / 30)
+    assert fixed[StepName.LABELING].expected == 0
 
 
 def outcome(correct: int, **changes: int) -> Outcome:

@@ -52,6 +52,15 @@ def test_of_takes_a_compile_that_is_there_and_compiles_nothing_again(api: Ablati
     assert len(api.idempotency_keys) == 1
 
 
+def test_the_fixed_plan_is_an_arm_where_it_is_named(api: AblationsApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.n_told = 99
+    assert main(["ablate", "--of", "cmp_1", "--arms", "random,fixed"]) == 0
+    assert [body["arm"] for body in api.bodies] == ["random", "fixed"]
+    assert (
+        capsys.readouterr().out.splitlines()[-1].startswith("With 36 labels by its plan instead of 36 by a fixed one")
+    )
+
+
 def test_of_waits_for_a_compile_that_is_under_way(api: AblationsApi, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ablate", "--of", "cmp_1", "--arms", "all"]) == 0
     assert api.n_streams == 2
@@ -135,4 +144,5 @@ def test_the_verdict_follows_the_interval(paired: Paired, word: str) -> None:
         api.paired = paired
         assert word in sentence(api.add("all"))
         assert word in sentence(api.add("random"))
-        assert len(table(api.arms)) == 5
+        assert word in sentence(api.add("fixed"))
+        assert len(table(api.arms)) == 6

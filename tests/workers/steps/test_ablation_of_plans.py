@@ -1,0 +1,87 @@
+"""The arms of a compile whose plan decided how many inputs are labelled."""
+
+import pytest
+
+from backend.compiles.lifecycle import ablations
+from backend.compiles.models import Compile
+from backend.compiles.states import LABELED_STATES
+from backend.domain.lifecycle import StepName
+from backend.domain.planning.ablations import Arm
+from backend.tenants.isolation import tenant_scope
+from tests.workers.labeling.test_purchases import TEXTS, make, recorded, right_label
+from tests.workers.measured_helpers import TO_LABELING, walked_and_measured
+from tests.workers.pipeline_helpers import (
+    ScriptedTeacher,
+    calls,
+    candidates,
+    check_money,
+    slices,
+    start,
+    step,
+    taught_by,
+)
+from workers.pipeline import steps_of
+from workers.step.durable import begin_step
+
+pytestmark = pytest.mark.usefixtures("committed_db")
+
+
+def arm_of(source: Compile, arm: Arm) -> Compile:
+    """An arm with its labels."""
+    with tenant_scope(source.tenant_id):
+        row = ablations.start(source, arm, budget_microusd=None, api_key_id=None)
+    run = start(row)
+    for name in TO_LABELING:
+        begin_step(run, name)
+        steps_of(row)[name](run)
+    return row
+
+
+def labeled(row: Compile) -> set[str]:
+    return {one.text for one in candidates(row, state__in=LABELED_STATES)}
+
+
+def asked(row: Compile) -> set[str]:
+    keys = {call.key.split(":")[1] for call in calls(row) if call.step == StepName.LABELING}
+    return {one.text for one in candidates(row) if one.text_key in keys}
+
+
+@pytest.mark.nightly
+def test_arm_fixed_labels_its_k_of_the_captures_and_buys_no_label_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded(monkeypatch)
+    row = make(plan="auto", sampling={"k_select": 32, "label_samples": 1})
+    source = walked_and_measured(start(row), row)
+    arm = arm_of(source, Arm.FIXED)
+    assert len(labeled(arm)) == 32
+    assert asked(arm) == labeled(arm) - labeled(source)
+    purchases = step(arm, StepName.LABELING).purchases
+    assert [one["n"] for one in purchases if "round" in one] == [3, 3, 3, 3], "as a compile with a fixed plan"
+    check_money(arm)
+
+
+def test_arm_fixed_picks_what_was_picked_of_written_slices_before_a_label_was_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taught_by(monkeypatch, ScriptedTeacher(label=lambda text: [right_label(text)]))
+    parts = [{"name": name, "share": 0.5} for name in ("money", "parcels")]
+    row = make(plan="auto", captures=None, sampling={"n_candidates": 12, "label_samples": 1}, slices=parts)
+    source = walked_and_measured(start(row), row)
+    first = {one.text for one in candidates(source, state__in=LABELED_STATES) if one.bought_in is None}
+    assert len(first) == 8 < len(labeled(source))
+    arm = arm_of(source, Arm.FIXED)
+    assert labeled(arm) == first
+    assert asked(arm) == set()
+    check_money(arm)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("arm", [Arm.ALL, Arm.RANDOM])
+def test_the_baselines_of_a_plan_that_decided_buy_no_rows(monkeypatch: pytest.MonkeyPatch, arm: Arm) -> None:
+    recorded(monkeypatch)
+    row = make(plan="auto", sampling={"k_select": 26, "label_samples": 1})
+    source = walked_and_measured(start(row), row)
+    baseline = arm_of(source, arm)
+    n = len(TEXTS) if arm is Arm.ALL else sum(part.k_actual for part in slices(source))
+    assert len(labeled(baseline)) == n
+    assert all(one.bought_in is None for one in candidates(baseline))
+    assert (labeled(baseline) == labeled(source)) is False
