@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
-from scipy.stats import beta, norm
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,6 +25,9 @@ def fit_temperature(
     Maximum a posteriori with log T ~ Normal(log `expected`, 0.25): some twenty validation pairs, on which often nothing
     is wrong, would otherwise pull T to certainty or to doubt; a thousand outweigh the prior.
     """
+    from scipy.optimize import minimize_scalar  # at the first use: a web process reads figures and fits nothing
+    from scipy.special import log_softmax
+
     amounts = np.ones(len(logits)) if weights is None else weights
 
     def loss(log_t: float) -> float:
@@ -63,6 +63,8 @@ def ece(confidences: Floats, right: Flags, bins: int = 15, debias: bool = True) 
     half of that chance error stays. Raises ValueError without answers."""
     if not len(confidences):
         raise ValueError("There is no answer to measure.")
+    from scipy.stats import norm
+
     b = _bins(confidences, right, bins)
     gap = np.abs(b.accuracy - b.confidence)
     plain = float(b.share @ gap)
@@ -94,6 +96,8 @@ def threshold_for(confidences: Floats, right: Flags, target: float, delta: float
     Exact binomial bounds (Clopper & Pearson 1934) on shares of the surest answers, tried from the smallest share that
     could pass up to all of them until one fails: a fixed sequence needs no correction for the number of tries
     (selective classification: Geifman & El-Yaniv 2017; fixed sequence: Angelopoulos et al. 2021)."""
+    from scipy.stats import beta
+
     order = np.argsort(-confidences, kind="stable")
     correct = np.cumsum(right[order])
     threshold = None
