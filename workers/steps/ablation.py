@@ -75,7 +75,7 @@ def copy_slicing(run: CompileRun) -> StepDone:
 
 
 def _k_of(run: CompileRun, arm: Arm, theirs: Slice, n: int) -> int:
-    """Return how many the arm keeps of a slice with `n` valid candidates before a label is known."""
+    """The number that the arm keeps of a slice with `n` valid candidates before a label is known."""
     if arm is Arm.ALL:
         return n
     if arm is Arm.RANDOM:

@@ -36,7 +36,7 @@ def cut_pairs(spec: Spec, labeled: Sequence[Candidate], made: TrainingSet, embed
     pairs = _pairs(label_names(spec), labeled, made.rows, embed)
     results = compare_cuts(pairs)
     chosen = next(result.cut for result in results if result.is_chosen)
-    kept = made.rows if chosen is Cut.ALL else _keep(made.rows, cut_weights(pairs)[chosen])
+    kept = made.rows if chosen is Cut.ALL else _weigh(made.rows, cut_weights(pairs)[chosen])
     is_declared = made.balanced is not None  # the spec says what labels weigh
     if {row["label"] for row in kept} != {row["label"] for row in made.rows} or (
         chosen is Cut.CLASS_WEIGHTS and is_declared
@@ -86,7 +86,7 @@ def _pairs(names: list[str], labeled: Sequence[Candidate], rows: Sequence[dict[s
     )
 
 
-def _keep(rows: Sequence[dict[str, Any]], weights: Floats) -> list[dict[str, Any]]:
+def _weigh(rows: Sequence[dict[str, Any]], weights: Floats) -> list[dict[str, Any]]:
     return [row | {"weight": round(weight, 6)} for row, weight in zip(rows, weights.tolist(), strict=True) if weight]
 
 

@@ -258,6 +258,32 @@ def test_a_compile_is_canceled_and_resumed_with_a_larger_budget(row):
     post(client, f"/app/compiles/{public_id(row)}/resume", {"budget_usd": "free"}, status=400)
 
 
+@pytest.mark.parametrize("plan", ["auto", "fixed"])
+def test_a_fixed_plan_is_offered_as_an_arm_where_the_plan_decided(db, plan: str) -> None:
+    row = make_compile(make_tenant(), plan=plan)
+    change(row, status=CompileStatus.GATE_FAILED)
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
+    assert 'name="arm" value="random"' in text
+    assert ('name="arm" value="fixed"' in text) == (plan == "auto")
+
+
+def test_a_part_of_the_pairs_that_trains_is_on_the_page_with_its_figure(row) -> None:
+    figures = {"gain_ppm": 20_000, "se_ppm": 9_000}
+    cuts = [
+        {"name": "all", "n": 300, "accuracy_ppm": 801_000, "chosen": False, **figures},
+        {"name": "class_weights", "n": 300, "accuracy_ppm": 821_000, "chosen": True, **figures},
+        {"name": "half", "n": 150, "accuracy_ppm": 711_000, "chosen": False, **figures},
+    ]
+    facts = {"n_labeled": 290, "n_pairs": 300, "n_synthetic_pairs": 290, "n_gold_pairs": 10, "cuts": cuts}
+    with tenant_scope(row.tenant_id):
+        done = {"status": "succeeded", "output": {"digests": {"dataset": "d", "labels": "e"}, "facts": facts}}
+        StepRun.objects.filter(compile=row, name=StepName.LABELING).update(**done)
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
+    assert "0.801 on 300 pairs" in text
+    assert '0.821 on 300 pairs <span class="tag good">trains</span>' in text
+    assert "0.711" not in text
+
+
 def test_a_failure_says_what_to_do(row):
     change(row, status="failed", failure_code="budget_exhausted", failure_message="Too little.", failed_step="labeling")
     text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
