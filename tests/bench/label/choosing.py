@@ -75,9 +75,8 @@ def start_alone(pool: Pool, k: int) -> Ints:
     return start_rows(pool.for_rounds(), k, seed=pool.seed).rows
 
 
-def in_rounds(pool: Pool, k: int, *, random_start: bool = False) -> Ints:
-    first = max(2 * pool.n_labels, round(START * k))
-    taken = at_random(pool, first) if random_start else start_rows(pool.for_rounds(), first, seed=pool.seed).rows
+def in_rounds(pool: Pool, k: int, *, start: Rule = start_alone) -> Ints:
+    taken = start(pool, max(2 * pool.n_labels, round(START * k)))
     for n in np.diff(np.linspace(len(taken), k, ROUNDS + 1).round().astype(int)):
         head = fit_linear_head(pool.rows[taken], pool.one_hot(taken))
         is_open = np.ones(len(pool.rows), dtype=bool)
@@ -96,8 +95,10 @@ RULES: Mapping[str, Rule] = {
     "two_step": partial(by_method, method="two_step"),
     "dpp": partial(by_method, method="dpp"),
     "facility_location": partial(by_method, method="facility_location"),
+    "representative": partial(by_method, method="representative"),
+    "representative + rounds": partial(in_rounds, start=partial(by_method, method="representative")),
     "start": start_alone,
-    "random + rounds": partial(in_rounds, random_start=True),
+    "random + rounds": partial(in_rounds, start=at_random),
     "rounds": in_rounds,
 }
 
