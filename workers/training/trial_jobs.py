@@ -129,7 +129,10 @@ def read_answered(run: CompileRun, trial: Trial, value: dict[str, Any], *, n: in
 def distill_facts(trained: Trained) -> dict[str, Any]:
     """The facts that receipts and the API tell about a training."""
     resumed: dict[str, Any] = (
-        {"resumed_from_epoch": trained.resumed_from_epoch}
+        {
+            "resumed_from_epoch": trained.resumed_from_epoch,
+            **({"student": trained.student, "competition": trained.competition} if trained.student else {}),
+        }
         if isinstance(trained, DistillResult)
         else {"resumed_from_step": trained.resumed_from_step, "tokenizer_sha256": trained.tokenizer_sha256}
     )

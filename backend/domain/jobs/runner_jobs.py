@@ -72,6 +72,7 @@ class TrainOptions(Wire):
     precision: str = "auto"  # auto | fp32 | bf16
     validation_share: float = 0.33  # of the training pairs that a fold of the calibration holds; never held-out gold
     layers: int = 0  # the top layers that train; 0: all
+    student: str = "auto"  # auto | adapter | frozen (students.Student)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +97,9 @@ class DistillResult(Wire):
     (n_labels,), and the same for the frozen-base baseline as `baseline.weight`, `baseline.bias`. `training_log` has one
     row per epoch. `active` says what was really switched on. `held_confidences_ppm` and `held_right` are the calibrated
     answers to the pairs that the calibrating fit did not train on, one entry each ([] where there are none). `n_tokens`
-    are the tokens of the pairs, each counted once in every epoch of the adapter's own fit (0: a runner that counts
-    none)."""
+    are the tokens of the pairs, each counted once in every epoch of the adapter's own fit, once in all where the frozen
+    head is the `student` (0: a runner that counts none). `student` is "" of a runner that knows adapters alone;
+    `competition` are `students.Standing`s as JSON, the student's own first ([] where nobody was asked)."""
 
     adapter_sha256: str
     adapter_config: dict[str, Any]
@@ -112,6 +114,8 @@ class DistillResult(Wire):
     held_confidences_ppm: list[int] = field(default_factory=list)
     held_right: list[bool] = field(default_factory=list)
     n_tokens: int = 0
+    student: str = ""
+    competition: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from backend.domain.jobs.result_checks import (
 )
 from backend.domain.jobs.result_checks import BadResult as BadResult
 from backend.domain.jobs.runner_jobs import DistillResult, EvaluateResult, InferResult, SelectResult
+from backend.domain.jobs.students import Student
 
 MAX_PPM = 2**53 - 1  # a score may be a billion
 MAX_TOKENS_A_TEXT = 256
@@ -49,7 +50,29 @@ def distill_result(value: dict[str, Any]) -> DistillResult:
     check(are_lists and len(right) <= result.n_pairs, "held answers are not one entry for each of some pairs")
     check(all(is_whole(x, 0, 1_000_000) for x in confidences), "held_confidences_ppm are no shares")
     check(all(isinstance(x, bool) for x in right), "held_right says something else than right or wrong")
+    check(
+        isinstance(result.student, str) and result.student in {"", *Student}, "the student is none of those there are"
+    )
+    _check_competition(result)
     return result
+
+
+def _check_competition(result: DistillResult) -> None:
+    """Counts of each student once, the result's own first."""
+    rows = result.competition
+    check(
+        isinstance(rows, list) and all(isinstance(row, dict) for row in rows), "the competition is no list of objects"
+    )
+    keys = {"student", "n", "correct", "accuracy_ppm", "better", "worse"}
+    check(all(set(row) == keys for row in rows), "a standing has other keys")
+    names = [row["student"] for row in rows]
+    are_names = all(isinstance(name, str) and name in set(Student) for name in names) and len(set(names)) == len(names)
+    check(are_names and names[:1] in ([], [result.student]), "the competition is not of each student once")
+    for row in rows:
+        check(is_whole(row["n"], 1, result.n_pairs), "a standing is of no pairs")
+        counts = (row["correct"], row["better"], row["worse"])
+        check(all(is_whole(count, 0, row["n"]) for count in counts), "a standing has counts beyond its pairs")
+        check(row["accuracy_ppm"] == row["correct"] * 1_000_000 // row["n"], "a standing's accuracy is not its counts'")
 
 
 def evaluate_result(value: dict[str, Any], *, labels: Collection[str], n: int) -> EvaluateResult:

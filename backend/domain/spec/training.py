@@ -166,6 +166,12 @@ class Train(Part):
         "frozen encoder is weak.",
         examples=[0],
     )
+    student: Literal["auto", "adapter", "frozen"] = Field(
+        default="auto",
+        description="What becomes the model of a label task on an encoder: a LoRA adapter, or a logistic regression on "
+        "the frozen encoder; auto takes the one that is right more often on training pairs it has not seen.",
+        examples=["auto"],
+    )
 
     def options(self) -> TrainOptions:
         """The hyper-parameters as a runner takes them of an encoder."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from backend.domain.jobs.runner_jobs import TrainOptions
+from backend.domain.jobs.students import AUTO, Student
 from gpu_runners.errors import JobFailed
 
 
@@ -24,6 +25,7 @@ def read_options(data: Mapping[str, Any]) -> TrainOptions:
             and 0 <= o.validation_share <= 0.5
             and type(o.layers) is int
             and 0 <= o.layers <= 256
+            and o.student in (AUTO, *Student)
         )
     except (ValueError, TypeError) as error:
         raise JobFailed(f"The job's train options cannot be read: {error}.", code="invalid_options") from error

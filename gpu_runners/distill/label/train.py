@@ -2,8 +2,10 @@
 small ones that measure how sure such a fit is of texts that it has not seen.
 
 1. Calibrate: in up to three folds of the pairs (never the held-out gold), train the top layer alone on the others,
-   and fit one temperature on all answers about held pairs.
-2. Train: every pair, starting from the baseline's own head; the baseline uses every pair, so the adapter must too.
+   and fit one temperature on all answers about held pairs. The frozen head answers them too. Where it is ahead and the
+   job names no student, the folds are trained once more with all their layers; where it still is, it is the student.
+2. Train: every pair, starting from the baseline's own head; the baseline uses every pair, so the adapter must too. Of
+   a frozen head nothing is left to train.
 
 Why, and what was measured: docs/decisions/0038-one-fit.md. Everything random comes from the seed and sums are made by
 one thread: the same job gives the same bytes on the same machine, whether or not it was interrupted.
@@ -11,11 +13,8 @@ one thread: the same job gives the same bytes on the same machine, whether or no
 
 import dataclasses
 import hashlib
-import json
 import time
-from dataclasses import dataclass
 from enum import StrEnum
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,17 @@ import torch
 
 from backend.domain.encoders.card_prefixes import Use
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
+from backend.domain.jobs.students import AUTO, Student, standings
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.checkpoint import Hooks, StepDone
 from gpu_runners.distill.label.baseline import fit_head
-from gpu_runners.distill.label.calibration import Calibration
+from gpu_runners.distill.label.calibration import Asked, Calibration
 from gpu_runners.distill.label.dataset import Pair, read_pairs
 from gpu_runners.distill.label.fit import Fit, n_steps_of, pick_precision
-from gpu_runners.distill.label.folds import folds
+from gpu_runners.distill.label.folds import Fold, folds
 from gpu_runners.distill.label.nets import Engine, first_layer, load_engine
 from gpu_runners.distill.label.options import read_options
+from gpu_runners.distill.label.record import Counters, active_settings, adapter_config, fingerprint
 from gpu_runners.distill.repeatable import deterministic
 from gpu_runners.errors import JobStopped
 from gpu_runners.models import label_adapter as adapters
@@ -42,24 +43,12 @@ from gpu_runners.models.encoder_tokens import TextTokenizer, sentence_settings
 from gpu_runners.models.label_adapter import AdapterConfig, Head
 
 CALIBRATION_LAYERS = 1  # that a fold's fit trains; see docs/decisions/0038-one-fit.md
-HELD = "held.logits"  # of a checkpoint
+HELD = "held.logits."  # of a checkpoint, and whose
 
 
 class Phase(StrEnum):
     CALIBRATE = "calibrate"
     TRAIN = "train"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters(checkpoint.JobCounters):
-    """The state of a run: `fits` are done, and `step` optimiser steps of the one that follows them; `epoch_loss` is the
-    sum over the current epoch."""
-
-    fits: int
-    step: int
-    epoch_loss: float
-    temperature: float
-    log: list[dict[str, Any]]
 
 
 def distill(
@@ -75,21 +64,23 @@ def distill(
         resumed_from = run.restore(resume) if resume is not None else 0
         adapter = run.finish()
     blob = adapters.to_bytes(adapter)
-    confidences_ppm, right = run.calibration.answers()
+    confidences_ppm, right = run.calibration.answers(run.student)
     return blob, DistillResult(
         adapter_sha256=hashlib.sha256(blob).hexdigest(),
         adapter_config=run.config().to_json(),
         base_model_sha256=base.sha256,
         n_pairs=len(pairs),
         n_parameters=adapter.n_parameters,
-        temperature=run.calibration.temperature,
+        temperature=run.calibration.temperature(run.student),
         training_log=run.log,
         active=run.active(),
         runner_ms=round((time.monotonic() - started) * 1000),
         resumed_from_epoch=resumed_from,
         held_confidences_ppm=confidences_ppm,
         held_right=right,
-        n_tokens=sum(map(len, run.rows)) * options.epochs,
+        n_tokens=sum(map(len, run.rows)) * (options.epochs if run.student is Student.ADAPTER else 1),
+        student=run.student.value,
+        competition=[one.to_json() for one in standings(run.calibration.right(), run.student)],
     )
 
 
@@ -109,73 +100,100 @@ class _Run:
         self.embedded = self.engine.embed(self.rows)
         self.baseline: Head = fit_head(self.embedded, pairs, n_labels=len(job.labels))
         self.folds = folds(pairs, share=options.validation_share, seed=options.seed)
+        self.plan: list[tuple[Fold, Asked]] = [(fold, Asked.TOP) for fold in self.folds]
+        self.student = Student.FROZEN if options.student == Student.FROZEN else Student.ADAPTER
         self.calibration = Calibration(pairs, self.rows, n_labels=len(job.labels))
         self.log: list[dict[str, Any]] = []
-        self.epoch_loss = 0.0
-        self.fits = 0
+        self.epoch_loss, self.epoch_steps = 0.0, 0
+        self.fits, self.steps_before = 0, 0
         self.fit = self._new_fit()
         self._done_here, self._started = 0, hooks.clock()
         self._cadence = checkpoint.Cadence(hooks, every_s=job.checkpoint_every_s)
 
     @property
     def phase(self) -> Phase:
-        return Phase.CALIBRATE if self.fits < len(self.folds) else Phase.TRAIN
+        return Phase.CALIBRATE if self.fits < len(self.plan) else Phase.TRAIN
 
     def _new_fit(self) -> Fit:
         n_labels, options = len(self.job.labels), self.options
         members, head = np.arange(len(self.pairs)), self.baseline
         if self.phase is Phase.CALIBRATE:  # this head must not have seen the held pairs
-            members, options = self.folds[self.fits].trained, dataclasses.replace(options, layers=CALIBRATION_LAYERS)
+            fold, asked = self.plan[self.fits]
+            members = fold.trained
             head = fit_head(self.embedded[members], [self.pairs[i] for i in members], n_labels=n_labels)
+            self.calibration.ask_head(self.embedded, head, fold)
+            if asked is Asked.TOP:
+                options = dataclasses.replace(options, layers=CALIBRATION_LAYERS)
         net = self.engine.net(self.rows, head, options)
         return Fit(net=net, pairs=self.pairs, rows=self.rows, members=members, n_labels=n_labels, options=options)
 
     def finish(self) -> adapters.Adapter:
         while self.phase is Phase.CALIBRATE:
-            self._train()
-            self.fits += 1
+            if self.student is Student.ADAPTER:
+                self._train()
+            self.fits, self.steps_before = self.fits + 1, self.steps_before + self.fit.step
+            self._doubt()
             self.fit = self._new_fit()
+        if self.student is Student.FROZEN:
+            return adapters.Adapter(lora={}, head=self.baseline, baseline=self.baseline)
         self._train()
         return self.fit.net.adapter(self.baseline)
 
+    def _doubt(self) -> None:
+        """After a round of folds: once more and whole where the frozen head is ahead, and then it is the student."""
+        if self.options.student != AUTO or not self.folds or self.fits % len(self.folds):
+            return
+        of = self.plan[self.fits - 1][1]
+        if self.calibration.is_head_ahead(of):
+            if of is Asked.WHOLE:
+                self.student = Student.FROZEN
+            else:
+                self.plan += [(fold, Asked.WHOLE) for fold in self.folds]
+
     def _train(self) -> None:
-        while self.fit.step < self.fit.n_steps:
+        while not self.fit.is_done:
             loss = self.fit.advance()
-            self.epoch_loss += loss
-            if self.fit.step % self.fit.steps_per_epoch == 0:
-                self._end_epoch(self.fit.step // self.fit.steps_per_epoch)
+            self.epoch_loss, self.epoch_steps = self.epoch_loss + loss, self.epoch_steps + 1
+            if self.fit.is_epoch_done:
+                self._end_epoch(self.fit.epoch + 1)
             self._report(loss)
             stop = self.hooks.should_stop()
             if stop or self._cadence.is_due():
-                tensors = self.fit.tensors() | {HELD: torch.from_numpy(self.calibration.logits)}
+                held = {HELD + of: torch.from_numpy(logits) for of, logits in self.calibration.logits.items()}
+                tensors = self.fit.tensors() | held
                 self._cadence.save(checkpoint.Snapshot(counters=self._counters(), tensors=tensors))
             if stop:
                 raise JobStopped()
 
     def _end_epoch(self, epoch: int) -> None:
-        train_loss = round(self.epoch_loss / self.fit.steps_per_epoch, 6)
-        row: dict[str, Any] = {"fit": self.phase.value, "epoch": epoch, "train_loss": train_loss}
-        self.epoch_loss = 0.0
+        train_loss = round(self.epoch_loss / self.epoch_steps, 6)
+        row: dict[str, Any] = {
+            "fit": self.phase.value, "epoch": epoch, "train_loss": train_loss, "n_trained": self.fit.n_trained
+        }  # fmt: skip
+        self.epoch_loss, self.epoch_steps = 0.0, 0
         if self.phase is Phase.CALIBRATE:
-            row["fold"] = self.fits + 1
+            fold, asked = self.plan[self.fits]
+            row |= {"fold": self.fits % len(self.folds) + 1, "layers": self._layers_of(asked)}
             if epoch == self.options.epochs:
-                row |= self.calibration.ask(self.fit.net, self.folds[self.fits])
+                row |= self.calibration.ask(self.fit.net, fold, asked)
         self.log.append(row)
 
     def _report(self, loss: float) -> None:
-        """Time is expected by the layers that a step trains."""
-        costs = [1] * len(self.folds) + [self._n_layers()]
-        n_steps = [n_steps_of(len(fold.trained), self.options) for fold in self.folds]
-        n_steps.append(n_steps_of(len(self.pairs), self.options))
+        """Time is expected by the layers that a step trains. Pairs rest, so that fewer steps come than are expected."""
+        costs = [self._layers_of(asked) for _, asked in self.plan] + [self._n_layers()]
+        to_come = [n_steps_of(len(fold.trained), self.options) for fold, _ in self.plan]
+        to_come.append(n_steps_of(len(self.pairs), self.options))
+        to_come = [self.fit.n_steps - self.fit.step, *to_come[self.fits + 1 :]]
         self._done_here += costs[self.fits]
-        left = costs[self.fits] * (n_steps[self.fits] - self.fit.step)
-        left += sum(cost * n for cost, n in list(zip(costs, n_steps, strict=True))[self.fits + 1 :])
+        left = sum(cost * n for cost, n in zip(costs[self.fits :], to_come, strict=True))
         eta_s = (self.hooks.clock() - self._started) / self._done_here * left
-        epoch = (self.fit.step - 1) // self.fit.steps_per_epoch + 1
-        of_fold = f" {self.fits + 1} of {len(self.folds)}" if self.phase is Phase.CALIBRATE else ""
-        note = f"{self.phase.value}{of_fold}, epoch {epoch} of {self.options.epochs}"
-        step = sum(n_steps[: self.fits]) + self.fit.step
-        self.hooks.on_step(StepDone(step=step, n_steps=sum(n_steps), loss=loss, eta_s=eta_s, note=note))
+        of_fold = f" {self.fits + 1} of {len(self.plan)}" if self.phase is Phase.CALIBRATE else ""
+        note = f"{self.phase.value}{of_fold}, epoch {self.fit.epoch + 1} of {self.options.epochs}"
+        step = self.steps_before + self.fit.step
+        self.hooks.on_step(StepDone(step=step, n_steps=step + sum(to_come), loss=loss, eta_s=eta_s, note=note))
+
+    def _layers_of(self, asked: Asked) -> int:
+        return CALIBRATION_LAYERS if asked is Asked.TOP else self._n_layers()
 
     def _n_layers(self) -> int:
         return self.engine.n_layers - first_layer(self.engine.n_layers, self.options.layers)
@@ -184,9 +202,10 @@ class _Run:
         return Counters(
             fingerprint=self._fingerprint(),
             fits=self.fits,
+            steps_before=self.steps_before,
             step=self.fit.step,
             epoch_loss=self.epoch_loss,
-            temperature=self.calibration.temperature,
+            epoch_steps=self.epoch_steps,
             log=self.log,
         )
 
@@ -197,54 +216,30 @@ class _Run:
         if saved is None:
             return 0
         c, tensors = saved
-        self.log, self.epoch_loss, self.fits = c.log, c.epoch_loss, c.fits
-        self.calibration.temperature, self.calibration.logits = c.temperature, tensors[HELD].numpy()
+        self.log, self.fits, self.steps_before = c.log, c.fits, c.steps_before
+        self.epoch_loss, self.epoch_steps = c.epoch_loss, c.epoch_steps
+        self.calibration.logits = {of: tensors[HELD + of].numpy() for of in Asked}
+        if len(self.folds) <= self.fits and self.options.student == AUTO and self.calibration.is_head_ahead(Asked.TOP):
+            self.plan += [(fold, Asked.WHOLE) for fold in self.folds]
         self.fit = self._new_fit()
         self.fit.restore(tensors, step=c.step)
         return len(self.log)
 
     def config(self) -> AdapterConfig:
-        o = self.options
-        return AdapterConfig(
-            format=adapters.FORMAT,
-            base=self.base.name,
-            base_sha256=self.base.sha256,
-            rank=o.rank,
-            alpha=o.alpha,
-            pooling=self.settings.pooling.value,
-            target_modules=list(self.engine.target_modules),
-            normalize=True,
-            scale=adapters.SCALE,
-            max_tokens=self.tokenizer.max_tokens,
-            prefix=self.settings.prefix,
+        return adapter_config(
+            self.base, self.options, self.settings, max_tokens=self.tokenizer.max_tokens, engine=self.engine
         )
 
     def active(self) -> dict[str, Any]:
-        """The settings that were really switched on, for the receipt."""
-        return {
-            "device": self.fit.net.device.type,
-            "engine": self.engine.name,
-            "layers": self._n_layers(),
-            "precision": self.precision,
-            "threads": 1,
-            "optimizer": "torch.AdamW, fused",
-            "batching": "length-bucketed",
-            "deterministic": True,
-            "pooling": self.settings.pooling.value,
-            "prefix": self.settings.prefix,
-            "n_train": len(self.pairs),
-            "n_validation": sum(len(fold.held) for fold in self.folds),
-            "folds": len(self.folds),
-            "versions": {name: version(name) for name in (*self.engine.libraries, "tokenizers", "scikit-learn")},
-        }
+        return active_settings(
+            self.settings,
+            self.engine,
+            device=self.fit.net.device,
+            precision=self.precision,
+            layers=self._n_layers() if self.student is Student.ADAPTER else 0,
+            folds=self.folds,
+            n_train=len(self.pairs),
+        )
 
     def _fingerprint(self) -> str:
-        job = self.job.to_json() | {
-            "base_sha256": self.base.sha256,
-            "reading": dataclasses.asdict(self.settings),
-            "precision": self.precision,
-            "device": best_device().type,
-            "engine": self.engine.name,
-        }
-        del job["checkpoint_every_s"]
-        return hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()
+        return fingerprint(self.job, self.base, self.settings, precision=self.precision, engine=self.engine)

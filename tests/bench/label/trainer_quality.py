@@ -145,7 +145,7 @@ class World:
             began = time.process_time()
             net = engine.net(ids, head, options)
             fit = Fit(net=net, pairs=pairs, rows=ids[:n], members=np.arange(n), n_labels=n_labels, options=options)
-            while fit.step < fit.n_steps:
+            while not fit.is_done:
                 fit.advance()
             took = time.process_time() - began
             logits = np.empty((len(held), n_labels), np.float32)

@@ -133,7 +133,7 @@ def one_job(way: str, pairs: Sequence[Pair]) -> None:
             head = fit_head(embedded[members], [pairs[i] for i in members], n_labels=N_LABELS)
             net = engine.net(ids, head, OPTIONS)
             fit = Fit(net=net, pairs=pairs, rows=ids, members=members, n_labels=N_LABELS, options=OPTIONS)
-            while fit.step < fit.n_steps:
+            while not fit.is_done:
                 fit.advance()
 
 

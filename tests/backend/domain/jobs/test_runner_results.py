@@ -39,6 +39,7 @@ INFERRED: dict[str, Any] = {
     ],
     "load_ms": 0,
 }
+STANDING = {"student": "frozen", "n": 8, "correct": 7, "accuracy_ppm": 875_000, "better": 0, "worse": 0}
 LABELS = ("refund", "other")
 NAN, INF = float("nan"), float("inf")
 
@@ -53,6 +54,10 @@ def test_what_a_runner_really_brings_passes():
     assert infer_result(INFERRED | unsure, n=2).outputs[0]["is_unsure"] is True
     held = {"held_confidences_ppm": [1, 900_000], "held_right": [False, True]}
     assert distill_result(DISTILLED | held).held_right == [False, True]
+    assert distill_result(DISTILLED).student == ""  # of a runner of the release before
+    second = STANDING | {"student": "adapter", "correct": 4, "accuracy_ppm": 500_000, "better": 1, "worse": 4}
+    both = {"student": "frozen", "competition": [STANDING, second]}
+    assert distill_result(DISTILLED | both).competition == [STANDING, second]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +68,15 @@ def test_what_a_runner_really_brings_passes():
         {"held_confidences_ppm": [1_000_001], "held_right": [True]},
         {"held_confidences_ppm": [1], "held_right": [1]},
         {"held_confidences_ppm": [1] * 13, "held_right": [True] * 13},
+        {"student": "clever"},
+        {"student": ["frozen"]},
+        {"competition": [STANDING]},  # the student's own is first, and that is the adapter
+        {"student": "frozen", "competition": [STANDING, STANDING]},
+        {"student": "frozen", "competition": STANDING},
+        {"student": "frozen", "competition": [STANDING | {"n": 13, "accuracy_ppm": 538_461}]},
+        {"student": "frozen", "competition": [STANDING | {"worse": 9}]},
+        {"student": "frozen", "competition": [STANDING | {"accuracy_ppm": 880_000}]},
+        {"student": "frozen", "competition": [STANDING | {"why": "x"}]},
         {"adapter_sha256": "a" * 63},
         {"adapter_sha256": None},
         {"base_model_sha256": 7},

@@ -10,6 +10,7 @@ import torch
 
 from backend.domain.encoders.sentence_settings import Pooling
 from backend.domain.jobs.runner_jobs import TrainOptions
+from gpu_runners.distill.label import fit as fitting
 from gpu_runners.distill.label.dataset import Pair
 from gpu_runners.distill.label.fit import Fit
 from gpu_runners.distill.label.nets import Engine, LeanEngine, load_engine
@@ -109,3 +110,61 @@ def test_only_members_train(tmp_path: Path) -> None:
     alone = fit_of(engine, [pairs[i] for i in few], [ROWS[i] for i in few], epochs=2, batch_size=2, dropout=0.0)
     assert part.n_steps == alone.n_steps == 4
     assert [part.advance() for _ in range(4)] == pytest.approx([alone.advance() for _ in range(4)], rel=1e-4)
+
+
+@pytest.fixture
+def resting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "FEWEST_RESTING", 2)
+
+
+def test_few_pairs_never_rest(tmp_path: Path) -> None:
+    fit = fit_of(lean(tmp_path), [Pair(text="", label=0, weight=1.0)] * 8, epochs=7, batch_size=2, dropout=0.0)
+    while not fit.is_done:
+        fit.advance()
+    assert fit.step == 7 * 4
+
+
+@pytest.mark.usefixtures("resting")
+def test_pairs_that_are_learned_rest_and_come_back_and_the_last_epoch_trains_all(tmp_path: Path) -> None:
+    engine, pairs = lean(tmp_path), [Pair(text="", label=0, weight=1.0) for _ in range(7)]
+    odd = Pair(text="", label=1, weight=1.0)
+    fit = fit_of(engine, [*pairs, odd], epochs=7, batch_size=2, learning_rate=1e-9, dropout=0.0)
+    with torch.no_grad():  # sure of label 0, and so of all but the odd one
+        fit.net.trained["head.bias"].copy_(torch.tensor([9.0, 0.0]))
+    trained = {fit.epoch: fit.n_trained}
+    while not fit.is_done:
+        fit.advance()
+        trained[fit.epoch] = fit.n_trained
+    assert [trained[epoch] for epoch in range(7)] == [8, 8, 1, 1, 8, 1, 8]
+    assert fit.n_steps == fit.step == 4 + 4 + 1 + 1 + 4 + 1 + 4
+
+
+@pytest.mark.usefixtures("resting")
+def test_a_soft_target_is_learned_where_nothing_more_can_be(tmp_path: Path) -> None:
+    engine = lean(tmp_path)
+    soft = [Pair(text="", label=0, weight=1.0, targets=((0, 500_000), (1, 500_000))) for _ in range(4)]
+    fit = fit_of(engine, soft, ROWS[:4], epochs=4, batch_size=2, learning_rate=1e-9, dropout=0.0)
+    for _ in range(5):  # the loss of two equal labels is log 2, and its least
+        fit.advance()
+    assert (fit.epoch, fit.n_trained) == (2, 2)  # an epoch has a step
+
+
+@pytest.mark.usefixtures("resting")
+def test_a_run_goes_on_in_an_epoch_in_which_pairs_rest(tmp_path: Path) -> None:
+    engine, pairs = lean(tmp_path, dropout=0.1), [Pair(text="", label=i % 2, weight=1.0) for i in range(8)]
+    options = {"epochs": 5, "batch_size": 2, "learning_rate": 0.1}
+    with deterministic(7):
+        fit = fit_of(engine, pairs, **options)
+        while fit.epoch < 3:
+            fit.advance()
+        assert fit.n_trained < len(pairs)
+        saved, at = {name: tensor.clone() for name, tensor in fit.tensors().items()}, fit.step
+        while not fit.is_done:
+            fit.advance()
+        resumed = fit_of(engine, pairs, **options)
+        resumed.restore(saved, step=at)
+        while not resumed.is_done:
+            resumed.advance()
+    whole = fit.tensors()
+    assert resumed.step == fit.step
+    assert all(torch.equal(tensor, whole[name]) for name, tensor in resumed.tensors().items())

@@ -5,18 +5,23 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from backend.domain.jobs.runner_jobs import DistillJob
+from gpu_runners.cli.main import main
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.checkpoint import Hooks, Snapshot, StepDone
 from gpu_runners.distill.label.fit import learning_rate_factor
 from gpu_runners.distill.label.train import Counters, distill
 from gpu_runners.errors import JobFailed, JobStopped
 from gpu_runners.models.bases import Base
+from gpu_runners.models.encoder_runtimes import head_logits, load_runtime
 from gpu_runners.models.encoder_tokens import TextTokenizer
+from gpu_runners.models.label_adapter import AdapterConfig, from_bytes
+from tests.backend.domain.artifact.tiny_kolm import keyring
 from tests.gpu_runners.distill.kept import Kept
-from tests.gpu_runners.small_task import LABELS, Trained, jsonl, task_rows
+from tests.gpu_runners.small_task import LABELS, Trained, jsonl, kolm_of, task_rows
 
 MakeJob = Callable[..., DistillJob]
 
@@ -79,7 +84,7 @@ def test_a_checkpoint_of_another_job_or_of_damaged_bytes_starts_afresh(
 
 
 def test_a_checkpoint_is_bound_to_the_job_it_was_made_for(tmp_path: Path) -> None:
-    counters = Counters(fingerprint="a", fits=3, step=1, epoch_loss=0.5, temperature=1.0, log=[])
+    counters = Counters(fingerprint="a", fits=3, steps_before=9, step=1, epoch_loss=0.5, epoch_steps=1, log=[])
     import torch
 
     Snapshot(counters=counters, tensors={"rng": torch.zeros(4, dtype=torch.uint8)}).write(tmp_path / "a")
@@ -99,7 +104,8 @@ def test_checkpoints_come_by_the_clock_and_progress_at_every_step(
     hooks = Hooks(on_step=steps.append, on_checkpoint=saved, clock=lambda: float(next(ticks)))
     distill(make_job(epochs=1, checkpoint_every_s=5.0), dataset, base=base, hooks=hooks)
     assert [step.step for step in steps] == list(range(1, steps[-1].n_steps + 1))
-    assert len({step.n_steps for step in steps}) == 1
+    n_expected = [step.n_steps for step in steps]
+    assert n_expected == sorted(n_expected, reverse=True)  # pairs that rest only take away
     assert 1 <= len(saved) < len(steps)
     assert steps[-1].eta_s == 0
 
@@ -114,12 +120,72 @@ def test_the_result_says_what_was_switched_on(trained: Trained) -> None:
     assert all("seconds" not in row for row in trained.result.training_log)
 
 
+def test_the_adapter_and_the_frozen_head_compete_on_pairs_that_they_had_not_seen(trained: Trained) -> None:
+    result = trained.result
+    assert result.student == "adapter"
+    adapter, frozen = result.competition
+    assert (adapter["student"], frozen["student"]) == ("adapter", "frozen")
+    assert adapter["n"] == frozen["n"] == result.active["n_validation"]
+    assert adapter["correct"] == sum(result.held_right)
+    assert frozen["correct"] - adapter["correct"] == frozen["better"] - frozen["worse"]
+
+
+@pytest.mark.nightly
+def test_an_adapter_that_training_wrecks_is_not_the_student(
+    trained: Trained, make_job: MakeJob, base: Base, tmp_path: Path
+) -> None:
+    """The top layers lose, so the folds are trained whole; those lose too, and a run that stops among them goes on."""
+    job = make_job(learning_rate=0.2, epochs=1)
+    blob, result = distill(job, trained.dataset, base=base)
+    assert (result.student, result.active["layers"], from_bytes(blob).lora) == ("frozen", 0, {})
+    frozen, adapter = result.competition
+    assert frozen["correct"] - adapter["correct"] == adapter["worse"] - adapter["better"] > 0
+    assert [row["layers"] for row in result.training_log] == [1, 1, 1, 6, 6, 6]
+    assert adapter["correct"] == result.training_log[-1]["validation_correct"]
+    saved, steps = Kept(tmp_path), list[StepDone]()
+    hooks = Hooks(on_step=steps.append, on_checkpoint=saved, should_stop=lambda: "calibrate 4 of 6" in steps[-1].note)
+    with pytest.raises(JobStopped):
+        distill(job, trained.dataset, base=base, hooks=hooks)
+    again, resumed = distill(job, trained.dataset, base=base, resume=saved[-1])
+    assert (again, resumed.competition, resumed.training_log) == (blob, result.competition, result.training_log)
+
+
+def test_a_frozen_student_is_the_head_alone_and_its_artifact_answers_like_it(
+    trained: Trained,
+    make_job: MakeJob,
+    base: Base,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    blob, result = distill(make_job(student="frozen"), trained.dataset, base=base)
+    adapter = from_bytes(blob)
+    assert not adapter.lora
+    assert np.array_equal(adapter.head.weight, adapter.baseline.weight)
+    assert (result.student, [one["student"] for one in result.competition]) == ("frozen", ["frozen"])
+    assert (result.training_log, result.n_tokens) == ([], trained.result.n_tokens // trained.job.train["epochs"])
+    assert 0 < len(result.held_right) == result.competition[0]["n"]
+    frozen = dataclasses.replace(trained, blob=blob, result=result)
+    texts = [json.loads(line)["input"] for line in trained.dataset.splitlines()[:8]]
+    (tmp_path / "keyring.json").write_text(json.dumps(keyring()))
+    (tmp_path / "a.kolm").write_bytes(kolm_of(frozen))
+    (tmp_path / "in.jsonl").write_bytes(jsonl([{"input": text} for text in texts]))
+    monkeypatch.setenv("KOLM_KEYRING", str(tmp_path / "keyring.json"))
+    assert main(["run", str(tmp_path / "a.kolm"), "--jsonl", str(tmp_path / "in.jsonl")]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    config = AdapterConfig.from_json(result.adapter_config)
+    tokenizer = TextTokenizer(base, max_tokens=config.max_tokens)
+    embedded = load_runtime(base).embed(tokenizer.ids(texts), pooling=config.pooling)
+    assert [row["label"] for row in rows] == [LABELS[i] for i in head_logits(embedded, adapter.baseline).argmax(axis=1)]
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [
         ({"rank": 0}, "invalid_options"),
         ({"learning_rate": "much"}, "invalid_options"),
         ({"precision": "fp8"}, "invalid_options"),
+        ({"student": "clever"}, "invalid_options"),
         ({"unknown": 1}, "invalid_options"),
     ],
 )
