@@ -33,6 +33,7 @@ from backend.domain.jobs.runner_results import BadResult
 from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, StepStatus
 from backend.domain.money.pricing import kept_book
 from backend.domain.money.teacher_prices import kept_prices
+from backend.domain.planning.ablations import STUDENT_ARMS, Arm
 from backend.domain.spec.defaults import rewarder_of
 from backend.domain.spec.parsing import read_stored_spec
 from backend.runner_jobs import leases as job_leases
@@ -45,7 +46,7 @@ from workers.step.result import StepDone, StepWaiting
 from workers.step.runner_wait import RunnerJobFailed
 from workers.step.spending import pays_stored_call_itself
 from workers.step.teacher_calls import write_off
-from workers.steps.ablation import ARM_STEPS
+from workers.steps.ablation import ARM_STEPS, STUDENT_STEPS
 from workers.steps.distillation import run_distillation
 from workers.steps.evaluation import run_evaluation
 from workers.steps.gate import run_gate
@@ -84,7 +85,9 @@ class Crashing(OurError):
 
 def steps_of(compile: Compile) -> dict[StepName, Callable[[CompileRun], StepDone | StepWaiting]]:
     """An ablation copies where another compile makes."""
-    return STEP_FUNCTIONS if compile.ablation_of is None else {**STEP_FUNCTIONS, **ARM_STEPS}
+    if compile.ablation_of is None:
+        return STEP_FUNCTIONS
+    return {**STEP_FUNCTIONS, **(STUDENT_STEPS if Arm(compile.arm) in STUDENT_ARMS else ARM_STEPS)}
 
 
 def advance(compile_id: UUID) -> None:

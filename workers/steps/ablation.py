@@ -4,7 +4,8 @@ The copies cost nothing and are the source's to the last bit: slices, gold split
 scores. Then arm `all` keeps every valid candidate, arm `random` as many as the source did, drawn by the seed, and arm
 `fixed` what the spec selects at the K of a fixed plan; of captures it picks a start, as a compile with that plan does.
 Texts that the source has had labelled bring their labels along, so that the two sides never differ by the luck of a
-label. From labelling on an arm is a compile like any other. Every step may be run again from anywhere.
+label. From labelling on an arm is a compile like any other; one with another student takes the labelling too. Every
+step may be run again from anywhere.
 """
 
 from collections.abc import Callable
@@ -19,15 +20,13 @@ from backend.compiles.models import Candidate, Compile, Slice, StepRun
 from backend.compiles.reactions import split_into
 from backend.compiles.states import LABELED_STATES, CandidateState
 from backend.domain.canonical import sha256_of
-from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
-from backend.domain.planning.ablations import Arm
+from backend.domain.planning.ablations import STUDENT_ARMS, Arm
 from backend.domain.planning.label_plans import first_captures
 from backend.domain.planning.step_outputs import (
     LabelingOut,
     SelectionOut,
     SlicingOut,
-    StepOutput,
     SynthesisOut,
     VerificationOut,
 )
@@ -40,6 +39,7 @@ from workers.gap.selection_record import Chosen, emit_report, selection_record, 
 from workers.labeling.reuse import take_labels_over
 from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
+from workers.steps.ablation_source import as_inputs, copy_labeling, keep_labeled, public_id, source_step
 
 COPIED_AT_ONCE = 500  # candidates a transaction: a few MB of embeddings, far from any time limit
 _MADE_LATER = {"id", "tenant_id", "compile", "created_at"}
@@ -53,7 +53,7 @@ _OF_CANDIDATE = _MADE_LATER | {
 def copy_slicing(run: CompileRun) -> StepDone:
     """The source's slices and its gold split. K is what the arm keeps of each."""
     with run.transaction() as fenced:
-        source, step = _source_step(fenced.compile, StepName.SLICING)
+        source, step = source_step(fenced.compile, StepName.SLICING)
         theirs = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=source).order_by("position"))
         valid = Candidate.objects.filter(tenant_id=run.tenant_id, compile=source).exclude(state=CandidateState.REJECTED)
         n_valid = dict(valid.values_list("slice").annotate(n=models.Count("id")))
@@ -67,8 +67,8 @@ def copy_slicing(run: CompileRun) -> StepDone:
         Slice.objects.bulk_create(rows)
         output = SlicingOut.from_json(step.output)
         done = StepDone(
-            inputs={"spec": sha256_of(canonical_spec(run.spec))} | _as_inputs(output),
-            output=replace(output, copied_from=_public_id(source)),
+            inputs={"spec": sha256_of(canonical_spec(run.spec))} | as_inputs(output),
+            output=replace(output, copied_from=public_id(source)),
         )
         finish_step(run, fenced, StepName.SLICING, done)
     return done
@@ -78,7 +78,7 @@ def _k_of(run: CompileRun, arm: Arm, theirs: Slice, n: int) -> int:
     """The number that the arm keeps of a slice with `n` valid candidates before a label is known."""
     if arm is Arm.ALL:
         return n
-    if arm is Arm.RANDOM:
+    if arm is Arm.RANDOM or arm in STUDENT_ARMS:
         return theirs.k_actual or 0
     return first_captures(run.spec, theirs.n_candidates) if theirs.is_captured else k_fixed(run.spec, theirs)
 
@@ -86,7 +86,7 @@ def _k_of(run: CompileRun, arm: Arm, theirs: Slice, n: int) -> int:
 def copy_candidates(run: CompileRun) -> StepDone:
     """The source's candidates, the rejected ones too, with their embeddings; no call, no cost."""
     with run.transaction() as fenced:
-        source, step = _source_step(fenced.compile, StepName.SYNTHESIS)
+        source, step = source_step(fenced.compile, StepName.SYNTHESIS)
         ids = list(
             Candidate.objects.filter(tenant_id=run.tenant_id, compile=source)
             .order_by("text_key")
@@ -107,10 +107,10 @@ def copy_candidates(run: CompileRun) -> StepDone:
         output = replace(
             copied,
             candidates=sha256_of(list(keys.values_list("text_key", flat=True))),
-            copied_from=_public_id(source),
+            copied_from=public_id(source),
             n_copied=len(ids),
         )
-        done = StepDone(inputs=_as_inputs(copied), output=output)
+        done = StepDone(inputs=as_inputs(copied), output=output)
         finish_step(run, fenced, StepName.SYNTHESIS, done)
     return done
 
@@ -118,7 +118,7 @@ def copy_candidates(run: CompileRun) -> StepDone:
 def copy_scores(run: CompileRun) -> StepDone:
     """The source's scores, by text. Nothing is computed anew: the same candidates, the same verdicts."""
     with run.transaction() as fenced:
-        source, step = _source_step(fenced.compile, StepName.VERIFICATION)
+        source, step = source_step(fenced.compile, StepName.VERIFICATION)
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE compiles_candidate AS mine SET score = theirs.score, signal = theirs.signal"
@@ -133,8 +133,8 @@ def copy_scores(run: CompileRun) -> StepDone:
         ]
         copied = VerificationOut.from_json(step.output)
         done = StepDone(
-            inputs={"candidates": sha256_of([key for key, *_ in scores])} | _as_inputs(copied),
-            output=replace(copied, scores=sha256_of(scores), copied_from=_public_id(source)),
+            inputs={"candidates": sha256_of([key for key, *_ in scores])} | as_inputs(copied),
+            output=replace(copied, scores=sha256_of(scores), copied_from=public_id(source)),
         )
         finish_step(run, fenced, StepName.VERIFICATION, done)
     return done
@@ -144,13 +144,13 @@ def keep_as_arm(run: CompileRun) -> StepDone:
     """All of a slice, K of it by lot, or K as the spec selects; no reaction, no drafts. Labels that the source has
     bought are taken over."""
     with run.transaction() as fenced:
-        source, _ = _source_step(fenced.compile, StepName.SELECTION)
-        labels_step = StepRun.objects.get(tenant_id=run.tenant_id, compile=source, name=StepName.LABELING)
+        source, _ = source_step(fenced.compile, StepName.SELECTION)
+        labels_step, arm = source_step(fenced.compile, StepName.LABELING)[1], fenced.compile.arm
         slices = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=fenced.compile).order_by("position"))
     for n_done, slice_row in enumerate(slices, start=1):
         run.stop.check()
         if slice_row.selection is None:
-            _keep(run, slice_row)
+            keep_labeled(run, slice_row, source) if Arm(arm) in STUDENT_ARMS else _keep(run, slice_row)
         with run.transaction():
             message = f"{slice_row.name}: {slice_row.k_actual} of {slice_row.n_candidates}"
             run.progress(StepName.SELECTION, done=n_done, total=len(slices), message=message)
@@ -167,12 +167,7 @@ ARM_STEPS: dict[StepName, Callable[[CompileRun], StepDone]] = {
     StepName.VERIFICATION: copy_scores,
     StepName.SELECTION: keep_as_arm,
 }
-
-
-def _source_step(compile: Compile, name: StepName) -> tuple[Compile, StepRun]:
-    """The compile that is ablated, and one of its steps. It has ended and never changes again."""
-    source = Compile.objects.get(tenant_id=compile.tenant_id, id=compile.ablation_of)
-    return source, StepRun.objects.get(tenant_id=compile.tenant_id, compile=source, name=name)
+STUDENT_STEPS: dict[StepName, Callable[[CompileRun], StepDone]] = {**ARM_STEPS, StepName.LABELING: copy_labeling}
 
 
 def _columns(row: models.Model, but: set[str]) -> dict[str, Any]:
@@ -241,17 +236,8 @@ def _summary(run: CompileRun, compile: Compile, source: Compile, labels_step: St
         n_drafts=0,
         n_labels_reused=len(reused),
         reused_label_cost_microusd=sum(costs.get(key, 0) for key in reused),
-        copied_from=_public_id(source),
+        copied_from=public_id(source),
         slices=[{"name": slice_row.name} | without_columns(slice_row.selection or {}) for slice_row in slices],
     )
-    labels = _as_inputs(LabelingOut.from_json(labels_step.output))
+    labels = as_inputs(LabelingOut.from_json(labels_step.output))
     return StepDone(inputs={"scored": sha256_of([key for key, _ in valid])} | labels, output=output)
-
-
-def _as_inputs(output: StepOutput) -> dict[str, str]:
-    """The output of the source's step, by its names, on the receipt of the step that takes it over."""
-    return {f"source_{name}": digest for name, digest in output.digests().items()}
-
-
-def _public_id(source: Compile) -> str:
-    return encode_id(Prefix.COMPILE, source.id)

@@ -12,18 +12,17 @@ from uuid import UUID
 from django.db.models import Count, Q
 
 from backend.blobs import get_json, get_jsonl
+from backend.compiles.lifecycle.ablation_checks import check_budget, check_is_planned, check_student
 from backend.compiles.lifecycle.submission import check_embedder, check_teacher, estimate_now, queue
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, LABELED_STATES, CandidateState
 from backend.domain.answers.json_values import BadAnswer, is_exact, parse_answer
-from backend.domain.errors import Conflict, InvalidSpec, Problem
+from backend.domain.errors import Conflict
 from backend.domain.evaluation.paired import compare
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
-from backend.domain.planning.ablations import Arm, Comparison, Outcome, Paid, Pool, arm_spec, estimate_arm
-from backend.domain.planning.estimates import Estimate, usd
+from backend.domain.planning.ablations import STUDENT_ARMS, Arm, Comparison, Outcome, Paid, Pool, arm_spec, estimate_arm
 from backend.domain.planning.label_plans import k_of_captures
 from backend.domain.planning.step_outputs import EvaluationOut, LabelingOut, SlicingOut
-from backend.domain.spec.defaults import buys_in_rounds
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, read_stored_spec
 
 MAX_ARMS = 100  # shown of one compile
@@ -48,7 +47,7 @@ def start(source: Compile, arm: Arm, *, budget_microusd: int | None, api_key_id:
     n_captured = sum(s.n_candidates for s in _slices(source) if s.is_captured)
     expected = estimate_arm(estimate_now(spec, n_captures=n_captured), arm, pools, _paid_by(source))
     budget = source.budget_microusd if budget_microusd is None else budget_microusd
-    _check_budget(expected, budget)
+    check_budget(expected, budget)
     return queue(
         source.tenant_id,
         spec,
@@ -135,8 +134,10 @@ def _check_source(source: Compile, arm: Arm, spec: Spec) -> list[Pool]:
             code="not_ablatable",
         )
     pools = _pools(source, spec)
-    if arm is Arm.FIXED:
-        _check_is_planned(source)
+    if arm in STUDENT_ARMS:
+        check_student(source, STUDENT_ARMS[arm])
+    elif arm is Arm.FIXED:
+        check_is_planned(source)
     elif sum(pool.n for pool in pools) == sum(pool.k for pool in pools):
         raise Conflict(
             "Nothing was selected away in this compile: it kept all its candidates, so there is nothing to compare. "
@@ -144,27 +145,6 @@ def _check_source(source: Compile, arm: Arm, spec: Spec) -> list[Pool]:
             code="not_ablatable",
         )
     return pools
-
-
-def _check_is_planned(source: Compile) -> None:
-    if not buys_in_rounds(read_stored_spec(source.spec)):
-        raise Conflict(
-            "The plan of this compile was fixed, so the arm fixed would be the same. Ablate it with all or random, or "
-            "take a label task that was compiled with `plan: auto`.",
-            code="not_ablatable",
-        )
-
-
-def _check_budget(expected: Estimate, budget_microusd: int) -> None:
-    least = max(expected.total.low, expected.worst_batch)
-    if budget_microusd >= least:
-        return
-    message = (
-        f"A budget of {usd(budget_microusd)} is below the least that this arm needs, {usd(least)} (expected "
-        f"{usd(expected.total.expected)}). Give `budget_microusd` of that much or more."
-    )
-    problem = Problem(pointer="/budget_microusd", message=message, code="budget_below_estimate")
-    raise InvalidSpec(message, code="budget_below_estimate", problems=(problem,))
 
 
 def _slices(row: Compile) -> list[Slice]:

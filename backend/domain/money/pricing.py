@@ -104,7 +104,7 @@ BOOKS: tuple[PriceBook, ...] = (
             "serving.prompt_token": "0.05",
             "serving.cached_token": "0.0125",
             "serving.completion_token": "0.20",
-            "runner.encoder_train_token": "0.24",
+            "runner.encoder_train_token": "0.15",
             "runner.encoder_read_token": "0.11",
         },
         per_second={"runner.second": "0.000150"},

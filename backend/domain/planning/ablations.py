@@ -1,10 +1,11 @@
 """An ablation: the same candidates compiled again with another choice of what is labelled, to see what the compile's
-was worth on this task.
+was worth on this task; or the same pairs with another student.
 
 Arm `all` labels every valid candidate and trains on every pair; arm `random` labels as many as were selected, drawn by
 the seed; arm `fixed` selects as the spec says, at the K that `plan: fixed` has, where the compile bought by
 `plan: auto`. All start from the candidates, scores and labels of the compile they ablate, so what differs is which
-candidates are labelled, and how many. What is here decides; `backend.compiles.lifecycle.ablations` reads the rows.
+candidates are labelled, and how many. Arms `adapter` and `frozen` take its pairs as they are and train that student.
+What is here decides; `backend.compiles.lifecycle.ablations` reads the rows.
 """
 
 import math
@@ -16,6 +17,7 @@ from typing import Any
 from backend.domain.errors import InvalidInput
 from backend.domain.evaluation.classification import PPM, interval_ppm
 from backend.domain.evaluation.paired import Paired
+from backend.domain.jobs.students import Student
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.estimates import Estimate, Range
 from backend.domain.spec.parsing import Spec
@@ -27,19 +29,26 @@ class Arm(StrEnum):
     ALL = "all"
     RANDOM = "random"
     FIXED = "fixed"
+    ADAPTER = "adapter"
+    FROZEN = "frozen"
+
+
+STUDENT_ARMS = {Arm.ADAPTER: Student.ADAPTER, Arm.FROZEN: Student.FROZEN}
 
 
 def arm_spec(spec: Spec, arm: Arm) -> Spec:
-    """The spec of an arm: the method, or the plan, is the arm's (with `all`, every labelled pair trains), the name is
+    """The spec of an arm: method, plan or student is the arm's (with `all`, every labelled pair trains), the name is
     its own (so that the customer's versions do not count on), and what it does not keep is no draft: the ablated
     compile has it, and the teacher's answers to the held-out inputs too. With method all or random no plan buys rows.
     """
-    sampling: dict[str, Any] = {} if arm is Arm.FIXED else {"method": arm.value}
+    sampling: dict[str, Any] = {"method": arm.value} if arm in (Arm.ALL, Arm.RANDOM) else {}
     if arm is Arm.ALL:
         sampling["k_distill"] = None
     plan = spec.plan.model_copy(update={"kind": "fixed", "point_usd": None}) if arm is Arm.FIXED else spec.plan
+    student = {"student": STUDENT_ARMS[arm].value, "kind": "encoder"} if arm in STUDENT_ARMS else {}
     return spec.model_copy(
         update={
+            "train": spec.train.model_copy(update=student),
             "name": arm_name(spec.name, arm),
             "plan": plan,
             "sampling": spec.sampling.model_copy(update=sampling),
@@ -90,6 +99,8 @@ def n_to_label(pools: Sequence[Pool], arm: Arm) -> tuple[int, float]:
     """
     if arm is Arm.ALL:
         return sum(pool.n for pool in pools), sum(pool.n - pool.k for pool in pools)
+    if arm in STUDENT_ARMS:
+        return sum(pool.k for pool in pools), 0
     if arm is Arm.FIXED:
         captured = [pool for pool in pools if pool.is_captured and pool.n]
         return sum(pool.k_fixed for pool in pools), sum(pool.k_fixed * (1 - pool.k / pool.n) for pool in captured)
@@ -102,8 +113,8 @@ def estimate_arm(base: Estimate, arm: Arm, pools: Sequence[Pool], paid: Paid) ->
     n_labeled, n_new = n_to_label(pools, arm)
     zero = Range(low=0, expected=0, high=0)
     mean = sum(paid.labels) / max(1, len(paid.labels))
-    n_most = n_new if arm is Arm.ALL else n_labeled
-    n_pairs = paid.n_pairs if arm is Arm.RANDOM else paid.n_gold + n_labeled
+    n_most = n_new if arm is Arm.ALL or arm in STUDENT_ARMS else n_labeled
+    n_pairs = paid.n_pairs if arm is Arm.RANDOM or arm in STUDENT_ARMS else paid.n_gold + n_labeled
     steps = dict.fromkeys(StepName, zero)
     steps[StepName.LABELING] = Range(
         low=int(n_new * mean / 2),

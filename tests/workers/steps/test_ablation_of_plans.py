@@ -5,6 +5,8 @@ import pytest
 from backend.compiles.lifecycle import ablations
 from backend.compiles.models import Compile
 from backend.compiles.states import LABELED_STATES
+from backend.domain.errors import Conflict
+from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.ablations import Arm
 from backend.tenants.isolation import tenant_scope
@@ -85,3 +87,23 @@ def test_the_baselines_of_a_plan_that_decided_buy_no_rows(monkeypatch: pytest.Mo
     assert len(labeled(baseline)) == n
     assert all(one.bought_in is None for one in candidates(baseline))
     assert (labeled(baseline) == labeled(source)) is False
+
+
+@pytest.mark.nightly
+def test_an_arm_with_another_student_trains_on_the_same_pairs_and_pays_for_no_label(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recorded(monkeypatch)
+    row = make(plan="auto", sampling={"k_select": 26})
+    source = walked_and_measured(start(row), row)
+    with tenant_scope(source.tenant_id), pytest.raises(Conflict, match=r"adapter already.*Take the arm frozen"):
+        ablations.start(source, Arm.ADAPTER, budget_microusd=None, api_key_id=None)
+    arm = arm_of(source, Arm.FROZEN)
+    ours, theirs = (step(one, StepName.LABELING).output for one in (source, arm))
+    assert theirs["digests"] == ours["digests"]
+    assert theirs["facts"]["copied_from"] == encode_id(Prefix.COMPILE, source.id)
+    states = [{one.text: one.state for one in candidates(side, state__in=LABELED_STATES)} for side in (source, arm)]
+    assert states[0] == states[1]
+    assert asked(arm) == set()
+    assert (arm.spec["train"]["student"], arm.spec["train"]["kind"]) == ("frozen", "encoder")
+    check_money(arm)

@@ -37,7 +37,7 @@ def test_each_part_has_its_price_and_nothing_costs_nothing() -> None:
     parts = costs_of(encoder_training(100_000) | selecting(0), BOOK)
     assert [(part.sku, part.unit, part.quantity, part.amount_microusd) for part in parts] == [
         ("runner.encoder_job", "job", 1, 900),
-        ("runner.encoder_train_token", "token", 100_000, 24_000),
+        ("runner.encoder_train_token", "token", 100_000, 15_000),
         ("runner.select_job", "job", 1, 300),
     ]
     assert cost_of(encoder_reading(100_000), BOOK) == 900 + 11_000

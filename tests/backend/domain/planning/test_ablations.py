@@ -10,6 +10,7 @@ from backend.domain.errors import InvalidInput
 from backend.domain.evaluation.paired import Paired
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.ablations import (
+    STUDENT_ARMS,
     Arm,
     Comparison,
     Outcome,
@@ -46,12 +47,17 @@ def test_the_spec_of_an_arm_is_a_valid_spec_with_a_name_of_its_own(name: str, ar
     found = arm_spec(spec, arm)
     assert parse_spec(canonical_spec(found)) == found
     assert found.name == arm_name(name, arm) != name
-    assert found.sampling.method == (spec.sampling.method if arm is Arm.FIXED else arm)
+    assert found.sampling.method == (arm if arm in (Arm.ALL, Arm.RANDOM) else spec.sampling.method)
     assert found.sampling.k_distill == (None if arm is Arm.ALL else 4)
     assert found.sampling.label_samples == spec.sampling.label_samples
-    assert not buys_in_rounds(found)
+    assert buys_in_rounds(found) is (arm in STUDENT_ARMS)  # whose labelling is copied
     assert not found.draft_cache.enabled
-    same = {"task", "family", "output", "examples", "slices", "teacher", "train", "gate", "verifiers", "budget"}
+    own = set() if arm in STUDENT_ARMS else {"train"}
+    same = (
+        own
+        | {"task", "family", "output", "examples", "slices", "teacher", "gate", "verifiers", "budget"}
+        | (set() if arm in STUDENT_ARMS else {"train"})
+    )
     before, after = canonical_spec(spec), canonical_spec(found)
     assert {part: before[part] for part in same} == {part: after[part] for part in same}
 
@@ -97,6 +103,9 @@ def test_all_trains_longer_by_the_pairs_it_adds() -> None:
     fixed = estimate_arm(base, Arm.FIXED, [Pool(n=48, k=30, k_fixed=16)], PAID).steps
     assert fixed[StepName.DISTILLATION].expected == math.ceil(2000 * (16 + 12) / 30)
     assert fixed[StepName.LABELING].expected == 0
+    for arm in (Arm.ADAPTER, Arm.FROZEN):
+        assert both[arm][StepName.DISTILLATION].expected == 2000
+        assert both[arm][StepName.LABELING].high == 0
 
 
 def outcome(correct: int, **changes: int) -> Outcome:
@@ -119,3 +128,11 @@ def test_a_comparison_is_selected_less_arm() -> None:
 def test_sides_of_different_rows_are_not_compared() -> None:
     with pytest.raises(InvalidInput):
         Comparison(selected=outcome(44), arm=outcome(41), paired=Paired(both=1, first=0, second=0, neither=0))
+
+
+@pytest.mark.parametrize("arm", [Arm.ADAPTER, Arm.FROZEN])
+def test_the_spec_of_another_student_changes_the_student_alone(arm: Arm) -> None:
+    spec = parse_spec(small_spec())
+    mine = arm_spec(spec, arm)
+    assert (mine.train.student, mine.train.kind) == (arm.value, "encoder")
+    assert (mine.sampling, mine.plan) == (spec.sampling, spec.plan)

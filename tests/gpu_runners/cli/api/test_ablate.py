@@ -61,6 +61,14 @@ def test_the_fixed_plan_is_an_arm_where_it_is_named(api: AblationsApi, capsys: p
     )
 
 
+def test_another_student_is_an_arm_on_the_same_pairs(api: AblationsApi, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ablate", "--of", "cmp_1", "--arms", "frozen"]) == 0
+    assert [body["arm"] for body in api.bodies] == ["frozen"]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("Of the same ")
+    assert " against logistic regression on the frozen encoder: " in last
+
+
 def test_of_waits_for_a_compile_that_is_under_way(api: AblationsApi, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ablate", "--of", "cmp_1", "--arms", "all"]) == 0
     assert api.n_streams == 2

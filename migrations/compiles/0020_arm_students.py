@@ -1,0 +1,19 @@
+"""Two arms more of ablations: the students."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("compiles", "0019_arm_fixed")]
+
+    operations = [
+        migrations.AlterField(
+            model_name="compile",
+            name="arm",
+            field=models.CharField(
+                choices=[(arm, arm) for arm in ("all", "random", "fixed", "adapter", "frozen")],
+                max_length=16,
+                null=True,
+            ),
+        ),
+    ]
