@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("compiles", "0019_arm_fixed")]
+    dependencies = [("compiles", "0020_label_logprobs")]
 
     operations = [
         migrations.AlterField(
