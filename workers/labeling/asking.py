@@ -23,7 +23,7 @@ from workers.step.teacher_session import TeacherSession, seed_of, teacher_sessio
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.protocol import CompletionRequest
 
-TOP_TOKENS = 20  # the likeliest at each place that are asked for: as many as OpenAI gives
+TOP_TOKENS = 5  # the likeliest at each place that are asked for: what is left over is mostly under a hundredth
 
 
 def label_picks(run: CompileRun, batches: StepBatches) -> bool:
