@@ -7,7 +7,7 @@ from typing import Any
 from backend.compiles.models import Candidate
 from backend.compiles.states import CandidateState
 from backend.domain.answers.labels import vote
-from backend.domain.labeling.label_scores import kept
+from backend.domain.labeling.label_scores import compact_scores
 from backend.domain.spec.parsing import LabelOutput, Spec, TextOutput, label_names
 from workers.teachers.prompts.candidate_and_label import parse_label
 from workers.training.votes import agree
@@ -58,6 +58,6 @@ def mean_logprobs(choices: Sequence[Mapping[str, Any]]) -> dict[str, float] | No
     if not known:
         return None
     names = sorted({label for one in known for label in one})
-    return kept(
+    return compact_scores(
         {name: math.log(sum(math.exp(one[name]) for one in known if name in one) / len(known)) for name in names}
     )

@@ -55,7 +55,7 @@ def recorded_logprobs(scores: Mapping[str, float], labels: Sequence[str]) -> dic
     total = math.fsum(map(math.exp, known.values()))
     if total < LEAST_MASS:
         return None
-    return kept({label: score - math.log(total) for label, score in known.items()})
+    return compact_scores({label: score - math.log(total) for label, score in known.items()})
 
 
 def read_scores(value: object) -> dict[str, float] | None:
@@ -73,7 +73,7 @@ def read_scores(value: object) -> dict[str, float] | None:
     return {label: float(score) for label, score in value.items()}
 
 
-def kept(scores: Mapping[str, float]) -> dict[str, float]:
+def compact_scores(scores: Mapping[str, float]) -> dict[str, float]:
     """The scores as they are stored: rounded, without those of next to none."""
     return {label: round(min(score, 0.0), DIGITS) for label, score in scores.items() if score > LEAST}
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from backend.domain.labeling.linear_head import Floats
 
-TEMPERATURES = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.3)
+TEMPERATURES = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.3)  # never surer than the teacher says
 ASSUMED_TEMPERATURE = 2.0  # before rows say otherwise: not measured on a real teacher
 ASSUMED_SPREAD = 0.5  # of its logarithm
 LEAST_SCORE = math.log(1e-9)

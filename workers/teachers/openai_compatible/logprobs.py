@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.domain.labeling.label_scores import MOST_MASS, kept, label_logprobs
+from backend.domain.labeling.label_scores import MOST_MASS, compact_scores, label_logprobs
 from workers.teachers.protocol import CompletionRequest
 
 LEAST_LOGPROB = -10_000.0  # some servers say -9999 for "never"; below, sums and float16 overflow
@@ -53,7 +53,7 @@ def _label_rows(rows: TokenRows, text: str, labels: Sequence[str]) -> dict[str, 
     if any(math.fsum(map(math.exp, place.values())) > MOST_MASS for place in top):
         return None
     scores = label_logprobs(rows.tokens, top, labels)
-    return None if scores is None else kept(scores)
+    return None if scores is None else compact_scores(scores)
 
 
 def read_chat_rows(value: object, n_top: int) -> TokenRows:
