@@ -262,7 +262,8 @@ class Candidate(TenantOwned):
     asked for one, then `{"asked": n}` with the raw number as `raw` where it gave one. A pick wants `n_wanted` answers
     (0: as many as the spec asks of every pick at first); `known_answers` are those that an earlier compile had. What a
     round of labelling bought it `bought_in`, `bought_for` a reason of `domain.labeling.rounds.Why`. `posterior` is
-    `{label: ppm}` where the votes of a label task were weighed."""
+    `{label: ppm}` where the votes of a label task were weighed, `label_logprobs` the teacher's own log-probs of the
+    labels where its answers tell them, the mean over these."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="candidates")
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="candidates")
@@ -292,6 +293,7 @@ class Candidate(TenantOwned):
     bought_in = models.IntegerField(null=True)
     bought_for = models.CharField(max_length=16, blank=True, default="", db_default="")
     posterior = models.JSONField(null=True)
+    label_logprobs = models.JSONField(null=True)
     embedding = models.BinaryField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -12,6 +12,7 @@ from backend.compiles.models import Upload
 from backend.domain.answers.json_values import MAX_CHARS
 from backend.domain.errors import InvalidInput, InvalidSpec, Problem
 from backend.domain.ids import Prefix, decode_id
+from backend.domain.labeling.label_scores import read_scores
 from backend.domain.spec.parsing import MAX_TEXT_CHARS
 
 MAX_BYTES = 5_000_000
@@ -175,7 +176,7 @@ def _group(value: Any) -> str | None:
 
 
 def _completion(entry: Any) -> dict[str, Any]:
-    """An answer of a teacher; `logprob` is natural, of the whole text."""
+    """An answer of a teacher; `logprob` is natural, of the whole text, `label_logprobs` those of labels."""
     if not isinstance(entry, dict) or not isinstance(entry.get("text"), str):
         raise ValueError('"completions" must be a list of objects with a "text"')
     logprob = entry.get("logprob")
@@ -183,7 +184,13 @@ def _completion(entry: Any) -> dict[str, Any]:
     if logprob is not None and not (is_number and -1e9 < logprob <= 0):
         raise ValueError('the "logprob" of a completion is a number of at most 0')
     _check_text(entry["text"], "text")
-    return {"text": entry["text"], "logprob": logprob}
+    completion = {"text": entry["text"], "logprob": logprob}
+    scores = read_scores(entry.get("label_logprobs"))
+    if scores is None:
+        return completion
+    for label in scores:
+        _check_text(label, "label_logprobs")
+    return completion | {"label_logprobs": scores}
 
 
 def _check_text(value: str, key: str) -> None:

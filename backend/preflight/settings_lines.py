@@ -14,6 +14,7 @@ from backend.domain.planning.estimates import Estimate
 from backend.domain.planning.preflight.label_lines import label_lines
 from backend.domain.planning.preflight.length_lines import length_lines
 from backend.domain.planning.preflight.lines import Check, PreflightLine, lines_of, passed_line
+from backend.domain.planning.preflight.reading_lines import reading_lines
 from backend.domain.planning.preflight.spec_lines import budget_line, gate_lines, gold_line, price_lines
 from backend.domain.spec.parsing import Spec
 
@@ -35,6 +36,8 @@ def check_settings(tenant_id: UUID, spec: Spec, *, budget_microusd: int | None =
     lines += label_lines(spec, train=material.gold.train)
     gold = (*material.gold.train, *material.gold.heldout)
     lines += length_lines(spec, gold=gold, captures=material.captures)
+    texts = [*(example.input for example in gold), *material.captures]
+    lines += reading_lines(spec, texts=texts, embedder=spec.embedder or next(iter(settings.KOLM_EMBEDDERS)))
     lines += [*_teacher_lines(tenant_id, spec), *_embedder_lines(spec)]
     try:
         estimate = estimate_material(spec, material)

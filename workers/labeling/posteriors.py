@@ -24,13 +24,15 @@ STUDENT_C = 10.0  # of the head that asks for the next rows
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighed:
     """The votes, weighed. `known` (k,) are the rows of the pool that have a label, gold among them; `believed`
-    (k, L) their posteriors and `predicted` (k, L) what a student says that has not seen them."""
+    (k, L) their posteriors and `predicted` (k, L) what a student says that has not seen them. `temperature` is that of
+    the teacher's log-probs, None where it gave none."""
 
     pool: LabelPool
     known: Ints
     believed: Floats
     predicted: Floats
     noise: Noise
+    temperature: float | None = None
 
     @property
     def n_asked(self) -> int:
@@ -40,6 +42,11 @@ class Weighed:
     @property
     def n_votes(self) -> int:
         return int(self.pool.votes.sum())
+
+    @property
+    def is_scored(self) -> Flags:
+        """`(k,)` where the teacher gave its log-probs of the labels."""
+        return np.asarray(~np.isnan(self.pool.scores[self.known]).any(axis=1))
 
     @property
     def n_by_label(self) -> Ints:
@@ -85,8 +92,22 @@ def weigh(pool: LabelPool) -> Weighed:
     known = np.flatnonzero((pool.votes.sum(axis=1) > 0) | pool.is_gold)
     votes, is_gold = pool.votes[known], pool.is_gold[known]
     votes[is_gold] = pool.gold_targets
-    beliefs = weigh_votes(pool.places.points.rows[known], votes, pool.places.folds[known], is_gold=is_gold)
-    return Weighed(pool=pool, known=known, believed=beliefs.believed, predicted=beliefs.predicted, noise=beliefs.noise)
+    beliefs = weigh_votes(
+        pool.places.points.rows[known],
+        votes,
+        pool.places.folds[known],
+        is_gold=is_gold,
+        scores=pool.scores[known],
+        twins=pool.gold_twins[known],
+    )
+    return Weighed(
+        pool=pool,
+        known=known,
+        believed=beliefs.believed,
+        predicted=beliefs.predicted,
+        noise=beliefs.noise,
+        temperature=beliefs.temperature,
+    )
 
 
 def targets_of(believed: Floats, labels: list[str]) -> dict[str, int]:
@@ -134,8 +155,11 @@ def noise_facts(weighed: Weighed) -> dict[str, Any]:
     error = {
         label: round(float(one) * PPM) for label, one in zip(weighed.pool.labels, weighed.noise.error, strict=True)
     }
-    return {
+    facts = {
         "error_ppm": error,
         "repeat_ppm": round(weighed.noise.repeat * PPM),
         "doubt_ppm": round(weighed.noise.doubt * PPM),
     }
+    if weighed.temperature is not None:
+        facts |= {"temperature_ppm": round(weighed.temperature * PPM), "n_scored": int(weighed.is_scored.sum())}
+    return facts

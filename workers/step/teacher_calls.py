@@ -415,5 +415,6 @@ def _sku(row: TeacherCall, name: str) -> str:
 def request_sha256(request: TeacherRequest) -> str:
     """The digest of what a request asks: no float is in it, nor what a vendor does not hear."""
     value = asdict(request)
-    value.pop("n_before", None)
+    for name in ("n_before", "labels"):
+        value.pop(name, None)
     return sha256_of({name: repr(item) if isinstance(item, float) else item for name, item in value.items()})

@@ -23,6 +23,7 @@ from backend.drafts.models import Offer
 from workers.drafts.label_drafts import LABELS
 from workers.gap.selection_record import without_columns
 from workers.labeling.purchases import end_unpaid, label_all
+from workers.labeling.reading import warn_of_inputs
 from workers.labeling.rounds import purchase_facts
 from workers.step.batch_planning import StepBatches
 from workers.step.batch_wait import send_batches
@@ -36,6 +37,7 @@ from workers.training.unusable_answers import check_answers
 
 
 def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
+    warn_of_inputs(run)
     while not label_all(run, batches := StepBatches(run=run, step=StepName.LABELING)):
         try:
             return send_batches(run, batches)

@@ -46,7 +46,8 @@ class CompletionRequest:
     proposals for an engine that takes some; `cache_salt` keeps its prefix cache to one tenant, `cache_key` is the name
     under which a vendor's prompt cache is asked. `max_tokens` bounds the answer and `thought_tokens` what is thought
     before it; `effort` says how long to think. `answer_schema` is a JSON Schema, as JSON text, that the answer follows;
-    `as_tool`: it may go out as a tool's, whose definition is a part of the prompt."""
+    `as_tool`: it may go out as a tool's, whose definition is a part of the prompt. `labels` are those that a choice is
+    to have the log-probs of, by the likeliest tokens at each place; no vendor hears of them."""
 
     messages: tuple[Message, ...]
     n: int = 1
@@ -67,6 +68,7 @@ class CompletionRequest:
     effort: str = ""
     answer_schema: str = ""
     as_tool: bool = False
+    labels: tuple[str, ...] = ()
 
     @property
     def most_output_tokens(self) -> int:
@@ -90,13 +92,16 @@ class ScoreRequest:
 class Choice:
     """`logprob` is the sum over the completion's tokens, under the distribution that was sampled (temperature
     included) where the teacher says so; None where it tells nothing. `tokens`, `token_logprobs` and `top_logprobs` (the
-    likeliest tokens at each place, best first) have one entry a token."""
+    likeliest tokens at each place, best first) have one entry a token. Where the request names `labels`, these have
+    given way to `label_logprobs`: of each label the log-prob, without those below `label_scores.LEAST`; None where the
+    answer does not tell."""
 
     text: str
     logprob: float | None = None
     token_logprobs: tuple[float, ...] | None = None
     tokens: tuple[str, ...] | None = None
     top_logprobs: tuple[tuple[tuple[str, float], ...], ...] | None = None
+    label_logprobs: dict[str, float] | None = None
     n_tokens: int = 0
     finish_reason: str = "stop"
 

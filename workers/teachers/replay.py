@@ -2,8 +2,8 @@
 run a compile again for free.
 
 A recording is JSON lines, one item each:
-    {"item": "text asked about"  or  "item_sha256": hex, "completions": [{"text": "refund_status", "logprob": -0.1}],
-    "usage": {...}}
+    {"item": "text asked about"  or  "item_sha256": hex, "completions": [{"text": "refund_status", "logprob": -0.1,
+    "label_logprobs": {"refund_status": -0.1, "other": -2.4}}], "usage": {...}}
 The item is the raw text of a labelling request (`CompletionRequest.item`), or for a candidate request the joined
 messages. Asked for more choices than are recorded it repeats them in order, and asked again about an item it goes on
 from where it was: a recorded vote stays the same vote. `usage` is that of all the completions of the line together.
@@ -12,11 +12,12 @@ from where it was: a recorded vote stays the same vote. `usage` is that of all t
 import hashlib
 import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backend.domain.errors import InvalidInput, Problem
+from backend.domain.labeling.label_scores import read_scores, recorded_logprobs
 from workers.teachers.protocol import (
     Choice,
     Completion,
@@ -69,13 +70,20 @@ class ReplayTeacher:
         if recorded is None:
             raise TeacherFailed(_no_answer(request), code="teacher_no_recording")
         n = len(recorded.choices)
-        choices = tuple(recorded.choices[(request.n_before + i) % n] for i in range(request.n))
+        drawn = (recorded.choices[(request.n_before + i) % n] for i in range(request.n))
+        choices = tuple(_with_scores(choice, request.labels) for choice in drawn)
         return Completion(choices=choices, usage=_usage(recorded, request, choices), revision=self._identity.revision)
 
     def score(
         self, request: ScoreRequest, *, deadline_s: float, cancelled: Callable[[], bool] = lambda: False
     ) -> Completion:
         raise TeacherFailed("A recording does not tell the log-probability of a given text.", code="teacher_rejected")
+
+
+def _with_scores(choice: Choice, labels: Sequence[str]) -> Choice:
+    """The choice with the log-probs of the labels that were asked about, if any were and it has them."""
+    recorded = choice.label_logprobs if labels else None
+    return replace(choice, label_logprobs=None if recorded is None else recorded_logprobs(recorded, labels))
 
 
 def _usage(recorded: Recorded, request: CompletionRequest, choices: tuple[Choice, ...]) -> Usage:
@@ -150,8 +158,12 @@ def _recorded_choice(entry: Any) -> Choice:
     text.encode("utf-8")
     if logprob is not None and not (isinstance(logprob, int | float) and math.isfinite(logprob) and logprob <= 0):
         raise ValueError("logprob")
-    n_tokens = estimate_tokens(text)
-    return Choice(text=text, logprob=None if logprob is None else float(logprob), n_tokens=n_tokens)
+    return Choice(
+        text=text,
+        logprob=None if logprob is None else float(logprob),
+        label_logprobs=read_scores(entry.get("label_logprobs")),
+        n_tokens=estimate_tokens(text),
+    )
 
 
 def _recorded_usage(value: Any) -> Usage | None:

@@ -73,28 +73,38 @@ def fit_noise(votes: Floats, prior: Floats, *, is_gold: Flags, repeat: float) ->
     return noise
 
 
-def posteriors(votes: Floats, prior: Floats, noise: Noise, *, scores: Floats | None = None) -> Floats:
+def posteriors(votes: Floats, prior: Floats, noise: Noise, *, shares: Floats | None = None) -> Floats:
     """`(n, L)` probabilities of each row's label, each row summing to 1.
 
     `votes` (n, L) counts; `prior` (n, L) of `cross_predict`; a row whose prior is one-hot (gold) keeps it, and one
-    without a vote has the prior, clipped. `scores` (n, L) are log-probabilities that the teacher gave the labels in an
-    answer, NaN where it gave none: they count as one vote more, divided among the labels as they say."""
-    if scores is not None:
-        shares = np.where(np.isnan(scores), 0.0, np.exp(scores))
-        votes = votes + shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
-    student = _student_prior(prior, noise.power, noise.doubt)
-    logs = np.log(student)
-    logs += (votes * _worth(votes, noise.repeat)[:, None]) @ np.log(np.maximum(noise.confusion, _TINY)).T
+    without a vote has the prior, clipped. `shares` (n, L) are the probabilities that the teacher gave the labels in its
+    first answer, tempered, NaN where it gave none: that answer counts as they say, and says no more than a vote."""
+    n_votes = votes.sum(axis=1)
+    is_unasked = n_votes == 0
+    is_soft = np.zeros(len(votes), dtype=np.bool_) if shares is None else ~(np.isnan(shares).any(axis=1) | is_unasked)
+    worth = _worth(votes, noise.repeat)[:, None]
+    student = student_prior(prior, noise)
+    hard = votes * np.where(is_soft, 1 - 1 / np.maximum(n_votes, 1.0), 1.0)[:, None]
+    logs = np.log(student) + (hard * worth) @ np.log(np.maximum(noise.confusion, _TINY)).T
+    is_named = votes > 0
+    if shares is not None:
+        first = shares[is_soft]
+        logs[is_soft] += worth[is_soft] * np.log(np.maximum(first @ noise.confusion.T, _TINY))
+        is_named[is_soft] |= first >= first.max(axis=1, keepdims=True, initial=0.0)
     logs -= logs.max(axis=1, keepdims=True)
     believed = np.exp(logs)
-    is_unasked = votes.sum(axis=1) == 0
-    best_voted = np.where(votes > 0, believed, 0.0).max(axis=1, initial=0.0)
-    believed = np.where((votes > 0) | is_unasked[:, None], believed, np.minimum(believed, best_voted[:, None] * _LESS))
+    best_named = np.where(is_named, believed, 0.0).max(axis=1, initial=0.0)
+    believed = np.where(is_named | is_unasked[:, None], believed, np.minimum(believed, best_named[:, None] * _LESS))
     believed /= believed.sum(axis=1, keepdims=True)
     believed[is_unasked] = student[is_unasked]
     is_known = prior.max(axis=1) >= 1.0
     believed[is_known] = prior[is_known]
     return np.asarray(believed)
+
+
+def student_prior(prior: Floats, noise: Noise) -> Floats:
+    """`(n, L)` the student's probabilities at the power and doubt of the noise, clipped."""
+    return _student_prior(prior, noise.power, noise.doubt)
 
 
 def _worth(votes: Floats, repeat: float) -> Floats:

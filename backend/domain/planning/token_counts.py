@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from enum import StrEnum
+from unicodedata import category
 
 BYTES_PER_TOKEN = 4
 _WORD = re.compile(r" *[^ ]+| +")  # as the grammar teacher's tokens are
@@ -141,6 +142,15 @@ def count_tokens(text: str, by: Counting) -> float:
     if accented > _ACCENTED_SHARE * (accented + chars[Script.LATIN]):
         chars[Script.ACCENTED] += chars.pop(Script.LATIN, 0)
     return sum(n / _RATES[by][script] for script, n in chars.items())
+
+
+def letters_of(text: str) -> str:
+    """The text with blanks in the place of all that is no letter: digits, marks and signs say nothing of a language.
+
+    >>> letters_of("Où est #4711?")
+    'Où est       '
+    """
+    return "".join(char if char.isalpha() or category(char).startswith("M") else " " for char in text)
 
 
 def counting_of_base(name: str | None) -> Counting:

@@ -117,6 +117,24 @@ BAD_ROWS: dict[str, tuple[bytes, str, str, str]] = {
         "invalid_upload",
         "/1",
     ),
+    "log-probabilities of labels that are none": (
+        b'{"item": "x", "completions": [{"text": "y", "label_logprobs": {"y": NaN}}]}\n',
+        "recording",
+        "invalid_upload",
+        "/1",
+    ),
+    "more probability of labels than there is": (
+        lines({"item": "x", "completions": [{"text": "y", "label_logprobs": {"y": -0.1, "z": -0.1}}]}),
+        "recording",
+        "invalid_upload",
+        "/1",
+    ),
+    "a label with a NUL": (
+        lines({"item": "x", "completions": [{"text": "y", "label_logprobs": {"y\0": -0.1}}]}),
+        "recording",
+        "invalid_upload",
+        "/1",
+    ),
     "a completion with half a pair": (
         b'{"item": "x", "completions": [{"text": "\\udc00"}]}\n',
         "recording",

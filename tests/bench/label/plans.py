@@ -39,7 +39,7 @@ from backend.domain.labeling.purchases import (
 from backend.domain.labeling.rounds import next_rows, start_rows
 from tests.bench.label.choosing import Pool
 from tests.bench.label.sets import DEVELOPMENT, LabelSet, read_sets
-from tests.bench.label.simulated_teachers import Difficulty, SimulatedTeacher, difficulty
+from tests.bench.label.simulated_teachers import SCORED_KINDS, Difficulty, ScoringTeacher, SimulatedTeacher, difficulty
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -67,6 +67,8 @@ class Case:
         kind, rate = self.teacher.split()
         truth, known = self.pool.labels, self.known
         mine = Difficulty(doubt=known.doubt[self.pool.at], confused=known.confused[self.pool.at])
+        if kind in SCORED_KINDS:
+            return ScoringTeacher(truth, mine, kind, float(rate), n_labels=self.pool.n_labels, seed=self.seed)
         return SimulatedTeacher(truth, mine, kind, float(rate), seed=self.seed)
 
     def student(self, rows: Ints, targets: Floats) -> float:
@@ -87,11 +89,13 @@ def fixed(case: Case, k: int, votes: int) -> dict[str, Any]:
 
 
 class Auto:
-    """`plan: auto`, as a compile carries it out: the votes on the pool, and what they amount to."""
+    """`plan: auto`, as a compile carries it out: the votes on the pool, and what they amount to; `has_scores`: the log-
+    probs of a teacher that tells them are weighed."""
 
-    def __init__(self, case: Case, budget_usd: float, point_usd: float) -> None:
+    def __init__(self, case: Case, budget_usd: float, point_usd: float, *, has_scores: bool = False) -> None:
         self.case, self.pool, self.teacher = case, case.pool.for_rounds(), case.ask()
         self.votes = np.zeros((len(case.pool.rows), case.pool.n_labels))
+        self.scores = self.teacher.scores if has_scores and isinstance(self.teacher, ScoringTeacher) else None
         self.folds = fold_of(self.pool.keys, self.pool.groups)
         self.budget, self.point = Decimal(repr(budget_usd)), Decimal(repr(point_usd))
         self.n_rounds = self.n_vote_rounds = self.n_again = 0
@@ -135,7 +139,8 @@ class Auto:
     def _weigh(self) -> Beliefs:
         rows = self.rows
         is_gold = np.zeros(len(rows), dtype=np.bool_)
-        return weigh_votes(self.pool.rows[rows], self.votes[rows], self.folds[rows], is_gold=is_gold)
+        scores = None if self.scores is None else self.scores[rows]
+        return weigh_votes(self.pool.rows[rows], self.votes[rows], self.folds[rows], is_gold=is_gold, scores=scores)
 
     def _state(self, beliefs: Beliefs, n_unsure: int) -> PlanState:
         rows, n_calls = self.rows, int(self.votes.sum())
@@ -177,6 +182,7 @@ class Auto:
             "n_again": self.n_again,
             "n_changed": changed_votes(self.votes),
             "error": float(beliefs.noise.error.mean()),
+            "temperature": beliefs.temperature,
             "raw_right": float((self.votes[rows].argmax(axis=1) == self.case.pool.labels[rows]).mean()),
             "labels_right": float((believed.argmax(axis=1) == self.case.pool.labels[rows]).mean()),
         }

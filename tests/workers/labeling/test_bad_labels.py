@@ -26,6 +26,13 @@ from tests.workers.labeling.test_resuming import Killed
 from tests.workers.pipeline_helpers import candidates, check_money, start, step, take_over, walk_through
 from workers.labeling import purchases
 
+TIMES = [
+    f"on {day} in {month}"
+    for day in ("Monday", "Friday", "Sunday")
+    for month in ("May", "June", "July", "August", "March", "April", "October")
+]
+OTHERS = ("A chair", "The mirror", "Their website", "The kettle", "Our sofa", "A rug")
+
 pytestmark = pytest.mark.usefixtures("committed_db")
 
 
@@ -68,6 +75,24 @@ def test_a_label_that_nothing_has_is_known_before_the_rest_is_spent(monkeypatch)
     assert "label_missing" in warnings_of(row)
     first = step(row, StepName.LABELING).purchases[0]
     assert first["why"]["rare"] == 2, "the two nearest to its name were asked about first"
+    check_money(row)
+
+
+@pytest.mark.nightly
+def test_two_classes_at_1_to_500_train_with_both(monkeypatch):
+    rare = "My cousin came with somebody else's name on it."  # as gold says it
+    common = [f"{text[:-1]} {when}." for text in TEXTS[:24] for when in TIMES]
+    texts = [*common[:500], rare]
+    answers = {text: [LABELS[0]] for text in common} | {rare: [LABELS[1]]}
+    recorded(monkeypatch, answers, texts=texts)
+    gold = [{"input": f"{text[:-1]} indeed.", "output": LABELS[0]} for text in TEXTS[:20]]
+    gold += [{"input": f"{who} came with somebody else's name on it.", "output": LABELS[1]} for who in OTHERS]
+    row = make(plan="auto", sampling={}, captures={"inline": texts}, examples={"inline": gold, "holdout": 0.5})
+    walk_through(start(row), *ALL)
+    bought = {one.text: one for one in candidates(row, state__in=["trained", "left_out", "unverified"])}
+    assert bought[rare].bought_for == "rare"
+    assert len(bought) < len(texts)
+    assert {pair["label"] for pair in dataset(row).values()} == set(LABELS)
     check_money(row)
 
 

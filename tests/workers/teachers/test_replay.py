@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import math
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +56,31 @@ def test_recorded_usage_is_billed_by_the_number_of_choices(spec: Spec, n: int, b
         item_request(spec, "first", n=n, temperature=0.2, seed=1), deadline_s=1
     )
     assert (answer.usage.input_tokens, answer.usage.output_tokens) == (30, billed)
+
+
+def test_recorded_log_probs_of_labels_come_where_labels_are_asked_about(spec: Spec) -> None:
+    scores = {"complaint": math.log(0.6), "refund_request": math.log(0.3), "hello": math.log(0.1)}
+    choices = [{"text": "complaint", "label_logprobs": scores}, {"text": "other", "label_logprobs": {"hello": -0.1}}]
+    teacher = ReplayTeacher(recording({"item": "first", "completions": choices}))
+    plain = item_request(spec, "first", n=2, temperature=0.2, seed=1)
+    asked = replace(plain, labels=("complaint", "refund_request", "other"))
+    assert [choice.label_logprobs for choice in teacher.complete(plain, deadline_s=1).choices] == [None, None]
+    told, nothing = teacher.complete(asked, deadline_s=1).choices
+    assert told.label_logprobs == pytest.approx(
+        {"complaint": math.log(2 / 3), "refund_request": math.log(1 / 3)}, abs=1e-3
+    )
+    assert nothing.label_logprobs is None, "most of it is no label's"
+    assert request_sha256(plain) == request_sha256(asked), "no vendor hears of them"
+
+
+BAD_SCORES = ['{"a": 0.1}', '{"a": NaN}', '{"a": "x"}', '{"a": true}', '{"a": -1e400}', "[]", '{"a": 0, "b": 0}']
+
+
+@pytest.mark.parametrize("scores", BAD_SCORES)
+def test_recorded_log_probs_that_are_none_are_refused(scores: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        ReplayTeacher(b'{"item": "x", "completions": [{"text": "a", "label_logprobs": %s}]}' % scores.encode())
+    assert caught.value.code == "invalid_recording"
 
 
 def test_a_missing_recording_fails_once_and_for_all(spec: Spec) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from backend.domain.dialects.tools import most_tool_tokens
 from workers.teachers.openai_compatible.finish_reasons import finish_reason_of
-from workers.teachers.openai_compatible.logprobs import BadAnswer, TokenRows, read_chat_rows, read_echo_rows
+from workers.teachers.openai_compatible.logprobs import BadAnswer, TokenRows, read_answer_rows, read_echo_rows
 from workers.teachers.openai_compatible.thoughts import read_content
 from workers.teachers.openai_compatible.tool_calls import read_call
 from workers.teachers.openai_compatible.usage_counts import read_counts
@@ -120,7 +120,7 @@ def _choice(row: object, request: CompletionRequest) -> Choice:
     content = read_content(message)  # of a refusal or another tool's call it is empty, and dropped downstream
     text = _clean(content.text, request)
     # with thoughts in the same text the rows are theirs too: no log-prob of the answer is left
-    rows = TokenRows() if content.has_thoughts else read_chat_rows(row.get("logprobs"), request.top_logprobs)
+    rows = TokenRows() if content.has_thoughts else read_answer_rows(row.get("logprobs"), text, request)
     if content.is_cut_thought and row.get("finish_reason") is None:
         ended = "length"
     if ended == "error":  # a label of it would be no vote either: cut anywhere, "refund_late" reads as "refund"
@@ -131,6 +131,7 @@ def _choice(row: object, request: CompletionRequest) -> Choice:
         token_logprobs=rows.logprobs or None,
         tokens=rows.tokens or None,
         top_logprobs=rows.top or None,
+        label_logprobs=rows.labels,
         n_tokens=len(rows.logprobs) if rows.logprobs else estimate_tokens(text),
         finish_reason=ended,
     )

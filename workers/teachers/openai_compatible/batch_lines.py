@@ -54,6 +54,7 @@ class BatchRequest:
         asked = dict(value["request"])
         asked["messages"] = tuple(Message(**message) for message in asked["messages"])
         asked["drafts"] = tuple(asked["drafts"])
+        asked["labels"] = tuple(asked.get("labels", ()))  # a release before this one stored none
         return cls(name=value["name"], request=CompletionRequest(**asked), body=value["body"])
 
 

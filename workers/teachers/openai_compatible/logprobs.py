@@ -1,9 +1,14 @@
 """Reads log-probs out of an answer as hostile input: finite numbers at or below zero, lists of equal lengths, tokens
 that are text. Everything raises BadAnswer with a sentence that quotes nothing of the answer."""
 
+import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from backend.domain.labeling.label_scores import MOST_MASS, compact_scores, label_logprobs
+from workers.teachers.protocol import CompletionRequest
 
 LEAST_LOGPROB = -10_000.0  # some servers say -9999 for "never"; below, sums and float16 overflow
 MAX_TOKEN_CHARS = 1024
@@ -18,11 +23,37 @@ class BadAnswer(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRows:
-    """The columns that a teacher reports, a row for each token. `tokens` and `top` are None where they are missing."""
+    """The columns that a teacher reports, a row for each token. `tokens` and `top` are None where they are missing;
+    `labels` are the log-probs of the request's labels, where it names some and the answer tells."""
 
     logprobs: tuple[float, ...] = ()
     tokens: tuple[str, ...] | None = None
     top: tuple[Alternatives, ...] | None = None
+    labels: dict[str, float] | None = None
+
+
+def read_answer_rows(value: object, text: str, request: CompletionRequest) -> TokenRows:
+    """The `logprobs` of a chat choice whose text is `text`. Where the request names labels, their log-probs come in the
+    place of tokens and alternatives; alternatives that cannot be read spoil no answer then."""
+    if not request.labels:
+        return read_chat_rows(value, request.top_logprobs)
+    try:
+        rows = read_chat_rows(value, request.top_logprobs)
+    except BadAnswer:
+        rows = read_chat_rows(value, 0)
+    return TokenRows(logprobs=rows.logprobs, labels=_label_rows(rows, text, request.labels))
+
+
+def _label_rows(rows: TokenRows, text: str, labels: Sequence[str]) -> dict[str, float] | None:
+    """The log-probs of the labels, those of next to none left out; None where the tokens are not the text, or where a
+    place has more probability than there is."""
+    if not rows.tokens or not rows.top or not "".join(rows.tokens).strip().startswith(text.strip()):
+        return None
+    top = [dict(row) | {own: p} for own, p, row in zip(rows.tokens, rows.logprobs, rows.top, strict=True)]
+    if any(math.fsum(map(math.exp, place.values())) > MOST_MASS for place in top):
+        return None
+    scores = label_logprobs(rows.tokens, top, labels)
+    return None if scores is None else compact_scores(scores)
 
 
 def read_chat_rows(value: object, n_top: int) -> TokenRows:

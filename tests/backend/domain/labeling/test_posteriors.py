@@ -79,12 +79,26 @@ def test_gold_stays_and_what_nobody_was_asked_keeps_the_prior() -> None:
     np.testing.assert_array_equal(posteriors(votes, prior, flat_noise(3, 0.1)), prior)
 
 
-def test_log_probs_are_one_vote_more_divided_as_they_say() -> None:
-    noise, prior = flat_noise(2, 0.1), np.full((3, 2), 0.5)
-    votes = np.tile([1.0, 0.0], (3, 1))
-    scores = np.log([[0.999999, 1e-6], [0.5, 0.5], [np.nan, np.nan]])
-    believed = posteriors(votes, prior, noise, scores=scores)
-    np.testing.assert_allclose(believed[:, 0], [81 / 82, 0.9, 0.9], atol=1e-5)
+def test_an_answer_counts_as_sure_as_its_log_probs_are_and_at_most_as_a_vote() -> None:
+    noise, prior = flat_noise(2, 0.1), np.full((4, 2), 0.5)
+    votes = np.tile([1.0, 0.0], (4, 1))
+    shares = np.array([[1.0, 0.0], [0.5, 0.5], [0.25, 0.75], [np.nan, np.nan]])
+    believed = posteriors(votes, prior, noise, shares=shares)
+    np.testing.assert_allclose(believed[:, 0], [0.9, 0.5, 0.3, 0.9], atol=1e-9)
+    np.testing.assert_array_equal(posteriors(votes, prior, noise)[0], believed[3])
+
+
+def test_of_several_votes_the_first_alone_is_what_the_log_probs_say() -> None:
+    noise, prior = flat_noise(2, 0.1), np.full((2, 2), 0.5)
+    votes, shares = np.tile([2.0, 0.0], (2, 1)), np.array([[0.5, 0.5], [1.0, 0.0]])
+    believed = posteriors(votes, prior, noise, shares=shares)
+    np.testing.assert_allclose(believed[:, 0], [0.9, 81 / 82], atol=1e-9)
+
+
+def test_log_probs_of_a_row_that_is_gold_or_has_no_vote_say_nothing() -> None:
+    noise, prior = flat_noise(2, 0.1), np.array([[1.0, 0.0], [0.6, 0.4]])
+    believed = posteriors(np.array([[0.0, 1.0], [0.0, 0.0]]), prior, noise, shares=np.array([[0.0, 1.0]] * 2))
+    np.testing.assert_allclose(believed, prior)
 
 
 @pytest.mark.parametrize(("error", "n_votes"), [(0.0, 2), (0.1, 2), (0.0, 3), (0.1, 3), (0.25, 3)])

@@ -64,6 +64,57 @@ def test_what_was_not_asked_for_or_not_told_is_none() -> None:
     assert chat(None).token_logprobs is None
 
 
+LABELS = dataclasses.replace(REQUEST, labels=("refund_late", "refund_lost", "other"))
+
+
+def of_label(content: Any, *, text: str = "refund_late", request: CompletionRequest = LABELS) -> Choice:
+    body = {"choices": [{"message": {"content": text}, "logprobs": {"content": content}}]}
+    (choice,) = read_chat(json.dumps(body).encode(), request).choices
+    return choice
+
+
+def test_an_answer_about_labels_keeps_their_log_probs_and_no_tokens() -> None:
+    rows = [
+        token("refund", math.log(0.9), (token("refund", math.log(0.9)), token("other", math.log(0.1)))),
+        token("_la", math.log(0.75), (token("_lo", math.log(0.25)),)),  # the drawn one is not among the likeliest
+        token("te", 0.0, (token("te", 0.0),)),
+        token("<|end|>", 0.0, (token("<|end|>", 0.0),)),
+    ]
+    choice = of_label(rows)
+    assert choice.label_logprobs == pytest.approx(
+        {"refund_late": math.log(0.675), "refund_lost": math.log(0.225), "other": math.log(0.1)}, abs=1e-4
+    )
+    assert (choice.tokens, choice.top_logprobs) == (None, None)
+    assert choice.logprob == pytest.approx(math.log(0.675))
+    assert of_label(rows, request=REQUEST).label_logprobs is None
+
+
+TWICE = (token("refund_late", -0.1), token("other", -0.1))
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([token("refund_late", -0.1)], "other"),  # thoughts, or another text's
+        ([token("refund_late", -0.1, TWICE)], "refund_late"),  # more probability than there is
+        ([token("refund_late", -0.1, "x")], "refund_late"),
+        ([token("refund_late", -0.1, (token("other", 2.0),))], "refund_late"),
+        ([token("refund_late", -0.1, (token("other", None),))], "refund_late"),
+        ([token("refund_late", -0.1, (token(3),))], "refund_late"),
+        ([{"token": "refund_late", "logprob": -0.1}], "refund_late"),
+        ([token("The", -0.1), token(" label is refund_late", -0.1)], "The label is refund_late"),
+    ],
+)
+def test_scores_that_cannot_be_believed_are_none_and_the_answer_stands(rows: Any, text: str) -> None:
+    choice = of_label(rows, text=text)
+    assert (choice.text, choice.label_logprobs) == (text, None)
+    assert choice.logprob is not None
+
+
+def test_an_answer_without_log_probs_is_a_vote_like_any_other() -> None:
+    assert (of_label(None).text, of_label(None).label_logprobs) == ("refund_late", None)
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -1,0 +1,107 @@
+"""A soft label from one answer: the log-probabilities that a teacher gave its tokens, as those of the labels."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+LEAST_MASS = 0.8  # of the probability that must be the labels'
+LEAST = math.log(1e-9)  # the log-probability of a label that no alternative leads to
+MOST_MASS = 1.05  # of log-probs that were rounded
+MAX_RECORDED = 2_000  # labels of one recorded answer
+DIGITS = 4  # of a score that is stored
+EDGES = " \t\r\n\"'`*.:"  # marks that may stand around a label
+
+
+def label_logprobs(
+    tokens: Sequence[str], top: Sequence[Mapping[str, float]], labels: Sequence[str]
+) -> dict[str, float] | None:
+    """Return the log-probability of each label by an answer that is a label alone, or None where less than LEAST_MASS
+    of the probability is theirs: where the answer is a sentence, or too few alternatives came with it.
+
+    `tokens` are the answer's; `top[i]` the log-probabilities of the alternatives at token i, itself among them. Labels
+    may begin alike: the walk follows the answer until one label is left, and at each place the probability of an
+    alternative goes to the labels that begin with the text so far and it, in equal parts where there are several.
+
+    >>> scores = label_logprobs(["re", "fund"], [{"re": -0.1, "ex": -2.4}, {"fund": 0.0}], ["refund", "exchange"])
+    >>> {label: round(math.exp(score), 2) for label, score in scores.items()}
+    {'refund': 0.91, 'exchange': 0.09}
+    """
+    names = _Names.of(labels)
+    mass = dict.fromkeys(labels, 0.0)
+    text, path = "", 0.0
+    for token, alternatives in zip(tokens, top, strict=False):
+        for other, score in alternatives.items():
+            if other != token:
+                _share(mass, names.possible(text + other), math.exp(path + score))
+        text, path = text + token, path + alternatives.get(token, -math.inf)
+        if text.strip(EDGES) and len(names.possible(text)) < 2:
+            break
+    _share(mass, names.possible(text, is_whole=len(text) == len("".join(tokens))), math.exp(path))
+    total = sum(mass.values())
+    if total < LEAST_MASS:
+        return None
+    return {label: max(math.log(part / total), LEAST) if part > 0 else LEAST for label, part in mass.items()}
+
+
+def recorded_logprobs(scores: Mapping[str, float], labels: Sequence[str]) -> dict[str, float] | None:
+    """Return the log-probabilities of `labels` by those that a recording has of any texts, without those of next to
+    none; None where less than LEAST_MASS is theirs.
+
+    >>> recorded_logprobs({"refund": -0.1, "exchange": -2.4, "hello": -6.0}, ["refund", "exchange", "other"])
+    {'refund': -0.0956, 'exchange': -2.3956}
+    """
+    known = {label: scores[label] for label in labels if label in scores}
+    total = math.fsum(map(math.exp, known.values()))
+    if total < LEAST_MASS:
+        return None
+    return compact_scores({label: score - math.log(total) for label, score in known.items()})
+
+
+def read_scores(value: object) -> dict[str, float] | None:
+    """Read `{label: log-prob}` of a recording as hostile input; None for None. Raises ValueError."""
+    if value is None:
+        return None
+    if not isinstance(value, dict) or len(value) > MAX_RECORDED:
+        raise ValueError(f'"label_logprobs" must be an object of at most {MAX_RECORDED} labels with their log-probs')
+    for score in value.values():
+        is_number = isinstance(score, int | float) and not isinstance(score, bool)
+        if not (is_number and -1e9 < score <= 0):
+            raise ValueError('the log-probs in "label_logprobs" are numbers of at most 0')
+    if math.fsum(map(math.exp, value.values())) > MOST_MASS:
+        raise ValueError('the probabilities in "label_logprobs" sum to more than 1')
+    return {label: float(score) for label, score in value.items()}
+
+
+def compact_scores(scores: Mapping[str, float]) -> dict[str, float]:
+    """The scores as they are stored: rounded, without those of next to none."""
+    return {label: round(min(score, 0.0), DIGITS) for label, score in scores.items() if score > LEAST}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    """`labels` by the spelling in which they are compared: in any case, unless two labels differ by case alone."""
+
+    labels: Mapping[str, str]
+    is_folded: bool
+
+    @classmethod
+    def of(cls, labels: Sequence[str]) -> Self:
+        folded = {label.casefold(): label for label in labels}
+        is_folded = len(folded) == len(set(labels))
+        return cls(labels=folded if is_folded else {label: label for label in labels}, is_folded=is_folded)
+
+    def possible(self, text: str, *, is_whole: bool = False) -> list[str]:
+        """The labels that a text may become; the one that it is where marks stand behind it, or nothing follows. None
+        before the first letter."""
+        begun = text.lstrip(EDGES)
+        begun = begun.casefold() if self.is_folded else begun
+        whole = begun.rstrip(EDGES)
+        if whole in self.labels and (is_whole or whole != begun):
+            return [self.labels[whole]]
+        return [label for name, label in self.labels.items() if begun and name.startswith(begun)]
+
+
+def _share(mass: dict[str, float], labels: Sequence[str], probability: float) -> None:
+    for label in labels:
+        mass[label] += probability / len(labels)

@@ -1,0 +1,105 @@
+import itertools
+import math
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.domain.labeling.label_scores import LEAST, label_logprobs
+
+
+def logs(**shares: float) -> dict[str, float]:
+    return {token: math.log(share) for token, share in shares.items()}
+
+
+def probabilities(scores: dict[str, float] | None) -> dict[str, float]:
+    assert scores is not None
+    return {label: math.exp(score) for label, score in scores.items()}
+
+
+def test_one_token_a_label() -> None:
+    scores = label_logprobs(["refund"], [logs(refund=0.7, exchange=0.2, hello=0.1)], ["refund", "exchange", "other"])
+    assert probabilities(scores) == pytest.approx({"refund": 7 / 9, "exchange": 2 / 9, "other": 0}, abs=1e-8)
+    assert scores is not None
+    assert scores["other"] == LEAST
+
+
+def test_a_common_stem_is_walked_along() -> None:
+    labels = ["card_payment", "card_arrival", "cash", "transfer"]
+    top = [logs(card=0.6, cash=0.3, transfer=0.1), logs(_pay=0.9, _arr=0.1), logs(ment=1.0)]
+    scores = probabilities(label_logprobs(["card", "_pay", "ment"], top, labels))
+    assert scores == pytest.approx({"card_payment": 0.54, "card_arrival": 0.06, "cash": 0.3, "transfer": 0.1})
+
+
+def test_an_alternative_that_several_labels_begin_with_is_shared() -> None:
+    labels = ["card_payment", "card_arrival", "cash"]
+    scores = probabilities(label_logprobs(["cash"], [logs(cash=0.8, card=0.2)], labels))
+    assert scores == pytest.approx({"card_payment": 0.1, "card_arrival": 0.1, "cash": 0.8})
+
+
+def test_a_label_that_another_begins_with_ends_where_the_answer_does() -> None:
+    labels = ["card", "card_payment"]
+    scores = probabilities(label_logprobs(["card"], [logs(card=0.9, Card=0.1)], labels))
+    assert scores == pytest.approx({"card": 0.95, "card_payment": 0.05})
+    ended = probabilities(label_logprobs(["card", "\n"], [logs(card=1.0), {"\n": -0.2, "_pay": -2.0}], labels))
+    first, second = math.exp(-0.2), math.exp(-2.0)
+    assert ended == pytest.approx({"card": first / (first + second), "card_payment": second / (first + second)})
+
+
+@pytest.mark.parametrize("tokens", [[" ", "refund"], ['"', "refund", '"'], [" Refund", "."], ["**refund**"]])
+def test_marks_around_a_label_are_no_part_of_it(tokens: list[str]) -> None:
+    scores = label_logprobs(tokens, [{token: 0.0} for token in tokens], ["refund", "exchange"])
+    assert probabilities(scores) == pytest.approx({"refund": 1, "exchange": 0}, abs=1e-8)
+
+
+def test_labels_that_differ_by_case_alone_are_two() -> None:
+    scores = probabilities(label_logprobs(["AI"], [logs(AI=0.9, Ai=0.1)], ["AI", "Ai"]))
+    assert scores == pytest.approx({"AI": 0.9, "Ai": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("tokens", "top"),
+    [
+        (["The", " label"], [{"The": 0.0}, {" label": 0.0}]),
+        (["refund"], [{"refund": math.log(0.7), "banana": math.log(0.3)}]),
+        (["refund"], [{"exchange": math.log(0.3)}]),  # the answer itself is not among the alternatives
+        (["refund"], [{}]),
+        ([], []),
+        ([" "], [{" ": 0.0}]),
+        (["re", "x"], [{"re": 0.0}, {"x": 0.0}]),
+    ],
+)
+def test_what_is_mostly_no_label_has_no_scores(tokens: list[str], top: list[dict[str, float]]) -> None:
+    assert label_logprobs(tokens, top, ["refund", "return"]) is None
+
+
+def tokenised(label: str, cuts: frozenset[int]) -> list[str]:
+    places = [0, *sorted(cut for cut in cuts if 0 < cut < len(label)), len(label)]
+    return [label[a:b] for a, b in itertools.pairwise(places)]
+
+
+@given(
+    st.lists(st.text("ab_", min_size=1, max_size=6), min_size=1, max_size=6, unique=True),
+    st.frozensets(st.integers(1, 5)),
+    st.data(),
+)
+def test_the_walk_is_exact_along_the_answer(labels: list[str], cuts: frozenset[int], data: st.DataObject) -> None:
+    """A teacher with a probability for every label, its tokens cut at fixed places, and every alternative known: what
+    the answer's own label gets is what the teacher gave it, and nothing is lost."""
+    ends = [label + "\n" for label in labels]  # so that no label is the beginning of another
+    weights = data.draw(st.lists(st.integers(1, 9), min_size=len(labels), max_size=len(labels)))
+    answer = data.draw(st.sampled_from(ends))
+    tokens = tokenised(answer, cuts)
+    top = []
+    for i in range(len(tokens)):
+        at: dict[str, float] = defaultdict(float)
+        for end, weight in zip(ends, weights, strict=True):
+            parts = tokenised(end, cuts)
+            if parts[:i] == tokens[:i] and len(parts) > i:
+                at[parts[i]] += weight
+        top.append({token: math.log(weight / sum(at.values())) for token, weight in at.items()})
+    scores = probabilities(label_logprobs(tokens, top, labels))
+    assert sum(scores.values()) == pytest.approx(1, abs=1e-6)
+    own = ends.index(answer)
+    assert scores[labels[own]] >= weights[own] / sum(weights) - 1e-6
