@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from backend.compiles.models import Candidate, Compile, TeacherCall
-from backend.compiles.states import CallState, CandidateState
+from backend.compiles.states import LABEL_CALLS, CallState, CandidateState
 from backend.domain.lifecycle import StepName
 from backend.domain.spec.defaults import dialect_of
 from backend.domain.spec.parsing import Spec, first_votes, most_votes
@@ -80,7 +80,7 @@ def label_call(run: CompileRun, row: Candidate, n: int, *, nth: int = 0, n_befor
     """The `nth` call about this input, for `n` answers beside the `n_before` that it has."""
     seed_parts = [str(n_before)] if n_before else []  # another seed: the same one would be the same answer
     return PlannedCall(
-        key=":".join(["labeling", row.text_key, *([str(nth)] if nth else [])]),
+        key=LABEL_CALLS + ":".join([row.text_key, *([str(nth)] if nth else [])]),
         request=item_request(
             run.spec,
             row.text,
@@ -101,7 +101,8 @@ def answers_so_far(run: CompileRun, rows: Sequence[Candidate]) -> defaultdict[st
             answers[row.text_key].append(row.known_answers)
     with run.transaction():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
-        for key, choices in calls.filter(step=StepName.LABELING).order_by("started_at").values_list("key", "choices"):
+        calls = calls.filter(key__startswith=LABEL_CALLS).order_by("started_at")
+        for key, choices in calls.values_list("key", "choices"):
             answers[key.split(":")[1]].append(choices)
     return answers
 
