@@ -94,8 +94,8 @@ def _points(weighed: Weighed) -> list[CurvePoint]:
 
 
 def _gate(run: CompileRun, weighed: Weighed) -> dict[str, Any]:
-    """What the gate asks for, and a lower bound of the accuracy on rows that look like traffic, where the plan ends
-    with it and these rows are enough."""
+    """The accuracy that the gate asks for, and a lower bound of that on rows that look like traffic, where the plan
+    ends with the gate and these rows are enough."""
     honest = weighed.is_right[weighed.is_honest]
     if run.spec.plan.stop != "gate" or len(honest) < MIN_HONEST:
         return {}

@@ -199,7 +199,7 @@ def _can_be_written(part: Slice, purchases: Purchases) -> bool:
 
 
 def _rows_of(weighed: Weighed, part: Slice) -> list[bool]:
-    """Of each labelled row of the slice, gold of its label among them, whether the student that has not seen it is
+    """The labelled rows of the slice, gold of its label among them: whether the student that has not seen one is
     right."""
     pool = weighed.pool
     is_mine = [row.slice_id == part.id for row in pool.rows]  # type: ignore[attr-defined]  # Django's
