@@ -3,7 +3,8 @@
     exemplars, hotter, fallback_model   synthesis asked again          (opens a round)
     collapsed                           synthesis has nothing left to try
     resynthesize                        selection asked for more at a higher temperature (opens a round)
-    refused                             the teacher refused a round of selection; it goes on with what there is
+    refused                             the teacher refused a round; the compile goes on with what there is
+    more_candidates                     a plan bought further candidates while labels came (opens a round)
     split_slice                         the slice was made into the two slices named in `into`
     split_off                           the slice is one of the two that `from` was made into (opens its first round)
     passed_over                         `mitigation` cannot help here, for `reason`
@@ -16,7 +17,7 @@ from typing import Any
 
 from backend.compiles.models import Slice
 
-OPENS_ROUND = frozenset({"exemplars", "hotter", "fallback_model", "resynthesize", "split_off"})
+OPENS_ROUND = frozenset({"exemplars", "hotter", "fallback_model", "resynthesize", "split_off", "more_candidates"})
 
 
 def note(slice_row: Slice, reaction: str, **facts: Any) -> None:
@@ -58,6 +59,11 @@ def split_into(slice_row: Slice) -> list[str]:
 def first_round(slice_row: Slice) -> int:
     """The round in which the slice asks for its N; later ones ask for half of that."""
     return next((int(entry["round"]) for entry in slice_row.reactions if entry["reaction"] == "split_off"), 0)
+
+
+def bought_rounds(slice_row: Slice) -> frozenset[int]:
+    """The rounds that a plan has bought."""
+    return frozenset(int(e["round"]) for e in slice_row.reactions if e["reaction"] == "more_candidates")
 
 
 def own(slice_row: Slice) -> list[dict[str, Any]]:

@@ -9,6 +9,8 @@ from backend.domain.errors import OurError
 
 State = TypeVar("State", bound=StrEnum)
 REWARD_CALLS = "reward:"  # how the journal's keys of the calls begin that ask for rewards
+LABEL_CALLS = "labeling:"  # and of those that ask for labels or answers
+CANDIDATE_CALLS = "synthesis:"  # and of those that ask for candidates, in whatever step
 
 
 class IllegalMove(OurError):
@@ -19,7 +21,7 @@ class CandidateState(StrEnum):
     REJECTED = "rejected"  # failed a check when it was written; never looked at again
     VALID = "valid"  # passed its checks; selection has not been there yet
     PICKED = "picked"  # kept by selection; waits for its votes
-    DROPPED = "dropped"  # not among the K of its slice; kept in the draft cache, until a round of labelling buys it
+    DROPPED = "dropped"  # not among the K of its slice, or written later; a draft, until a round of labelling buys it
     LABELED = "labeled"  # the teacher's votes agree on its label or answer
     UNVERIFIED = "unverified"  # they do not; it trains nothing
     TRAINED = "trained"  # labelled, and a pair that trains

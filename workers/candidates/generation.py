@@ -1,9 +1,9 @@
 """One round of candidates for a slice: asked of the teacher, checked as they come, embedded.
 
 Candidates come in batches of at most `teacher.concurrency` calls of at most 8 choices, or as many as the teacher's
-dialect takes. Which slice gets which round is
-decided by `synthesis`, and when a selection finds too few distinct ones, by `mitigation`. Everything here may be run
-again at any point: what is journaled is not asked for twice.
+dialect takes. Which slice gets which round is decided by `synthesis`, by `mitigation` where a selection finds too few
+distinct ones, and by what a plan buys. Everything here may be run again at any point: what is journaled is not asked
+for twice.
 """
 
 import math
@@ -15,7 +15,7 @@ from django.db.models import F, Func, IntegerField
 from backend.blobs import get_jsonl
 from backend.compiles.models import Candidate, Compile, Slice, TeacherCall
 from backend.compiles.reactions import first_round, note, openers, temperature_of, times
-from backend.compiles.states import CallState, CandidateState, state_when_written
+from backend.compiles.states import CANDIDATE_CALLS, CallState, CandidateState, state_when_written
 from backend.domain.answers.candidates import text_key
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import SlicingOut
@@ -40,18 +40,18 @@ HOTTER = 0.3
 MAX_TEMPERATURE = 2.0
 
 
-def add_round(run: CompileRun, slice_row: Slice, embedder: Embedder, heldout: frozenset[str]) -> None:
-    """Write the round that selection opened. A teacher that refuses it (some take no high temperature) does not end the
-    compile: the round ends with what there is."""
+def add_round(run: CompileRun, slice_row: Slice, embedder: Embedder, heldout: frozenset[str], step: StepName) -> None:
+    """Write the round that selection, or a plan, opened. A teacher that refuses it (some take no high temperature) does
+    not end the compile: the round ends with what there is."""
     refusal = None
     with teacher_session(run, model=model_of(run, slice_row)) as session:
         try:
-            fill_round(run, slice_row, session, heldout, StepName.SELECTION)
+            fill_round(run, slice_row, session, heldout, step)
         except TeacherFailed as error:
             if error.retryable:
                 raise
             refusal = error.code
-    embed_slice(run, slice_row, embedder, StepName.SELECTION)
+    embed_slice(run, slice_row, embedder, step)
     with run.transaction():
         slice_row.is_synthesized = True
         if refusal is not None:
@@ -98,7 +98,7 @@ def fill_round(
 def _next_batch(run: CompileRun, slice_row: Slice, exemplars: tuple[str, ...], *, width: int) -> list[PlannedCall]:
     """The next `width` calls after those whose answers this round has, none when it has enough. Many servers give one
     choice whatever `n` says: what is missing is asked for again, in calls of the size that was given."""
-    prefix = f"synthesis:{slice_row.position}:{slice_row.round}"
+    prefix = f"{CANDIDATE_CALLS}{slice_row.position}:{slice_row.round}"
     n_choices: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
     with run.transaction():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)

@@ -1,6 +1,6 @@
-"""The drafts that a selection leaves to the cache, in the transaction of its picks: the N-K rejects; all N where an
-exact rule may use them (a teacher that tells log-probs, or whose revision is known), because such a rule needs a sample
-of what the teacher writes, and rejects alone are none."""
+"""The drafts that a compile leaves to the cache: in the transaction of a selection's picks the N-K rejects, and what
+was written after it; all of them where an exact rule may use them (a teacher that tells log-probs, or whose revision is
+known), because such a rule needs a sample of what the teacher writes, and rejects alone are none."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ import numpy as np
 
 from backend.compiles.models import Candidate, Slice, TeacherCall
 from backend.compiles.reactions import first_round, openers, temperature_of
-from backend.compiles.states import CallState, CandidateState
+from backend.compiles.states import CANDIDATE_CALLS, CallState, CandidateState
 from backend.domain.answers.candidates import Origin
 from backend.domain.drafts.vocabulary import Arm
 from backend.drafts.cache import Admitted, SourcePrompt, admit
@@ -23,12 +23,13 @@ from workers.step.embedders import embedder_of
 from workers.step.teacher_profile import caps_of, identity_of
 
 
-def keep_drafts(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> None:
-    """`rows` are the slice's candidates after its selection. Each round is a source of its own, under the teacher and
-    the temperature that wrote it; a draft that was reused is not kept a second time."""
+def keep_drafts(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate], *, n_generated: int) -> None:
+    """`rows` are the slice's candidates after its selection, or those of a round that a plan has bought, of
+    `n_generated` that the teacher wrote. Each round is a source of its own, under the teacher and the temperature that
+    wrote it; a draft that was reused is not kept a second time."""
     keeps_all = caps_of(run.spec.teacher).prompt_logprobs or bool(identity_of(run.spec.teacher).revision)
     mine = [row for row in rows if row.origin == Origin.FRESH and (keeps_all or row.state == CandidateState.DROPPED)]
-    missing_ppm = round(1_000_000 * (1 - min(1.0, len(mine) / max(1, slice_row.n_generated))))
+    missing_ppm = round(1_000_000 * (1 - min(1.0, len(mine) / max(1, n_generated))))
     for number in sorted({row.round for row in mine}):
         _admit_round(run, slice_row, number, [row for row in mine if row.round == number], missing_ppm)
 
@@ -69,7 +70,7 @@ def _revision(run: CompileRun, slice_row: Slice, number: int) -> str:
     calls = TeacherCall.objects.filter(
         tenant_id=run.tenant_id,
         compile_id=run.compile_id,
-        key__startswith=f"synthesis:{slice_row.position}:{number}:",
+        key__startswith=f"{CANDIDATE_CALLS}{slice_row.position}:{number}:",
         state=CallState.APPLIED,
     )
     revisions = set(calls.values_list("revision", flat=True)) - {""}

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from backend.compiles.models import Candidate, Compile, TeacherCall
-from backend.compiles.states import ANSWERED_STATES
+from backend.compiles.states import ANSWERED_STATES, LABEL_CALLS
 from backend.domain.drafts.vocabulary import Arm, Certificate, Saving, Strategy
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice
@@ -178,7 +178,7 @@ def _tokens_billed(run: CompileRun, rows: Sequence[Candidate]) -> dict[str, tupl
     """Input and output tokens of each text's label calls."""
     billed = {row.text_key: (0, 0) for row in rows}
     calls = TeacherCall.objects.filter(
-        tenant_id=run.tenant_id, compile_id=run.compile_id, step=StepName.LABELING, state__in=ANSWERED_STATES
+        tenant_id=run.tenant_id, compile_id=run.compile_id, key__startswith=LABEL_CALLS, state__in=ANSWERED_STATES
     )
     for key, n_in, n_out in calls.values_list("key", "input_tokens", "output_tokens"):
         text_key = key.split(":")[1]
@@ -188,6 +188,6 @@ def _tokens_billed(run: CompileRun, rows: Sequence[Candidate]) -> dict[str, tupl
 
 
 def _revision(run: CompileRun) -> str:
-    calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, step=StepName.LABELING)
+    calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, key__startswith=LABEL_CALLS)
     revisions = set(calls.exclude(revision="").values_list("revision", flat=True).distinct()[:2])
     return revisions.pop() if len(revisions) == 1 else ""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from backend.compiles.models import Candidate, Compile, TeacherCall
-from backend.compiles.states import CallState, CandidateState
+from backend.compiles.states import LABEL_CALLS, CallState, CandidateState
 from backend.domain.lifecycle import StepName
 from backend.domain.spec.defaults import dialect_of
 from backend.domain.spec.parsing import Spec, first_votes, label_names, most_votes, votes_as_needed
@@ -93,7 +93,7 @@ def label_call(run: CompileRun, row: Candidate, n: int, *, nth: int = 0, n_befor
     )
     if votes_as_needed(run.spec):
         request = replace(request, top_logprobs=TOP_TOKENS, labels=tuple(label_names(run.spec)))
-    return PlannedCall(key=":".join(["labeling", row.text_key, *([str(nth)] if nth else [])]), request=request)
+    return PlannedCall(key=LABEL_CALLS + ":".join([row.text_key, *([str(nth)] if nth else [])]), request=request)
 
 
 def answers_so_far(run: CompileRun, rows: Sequence[Candidate]) -> defaultdict[str, Answers]:
@@ -105,7 +105,8 @@ def answers_so_far(run: CompileRun, rows: Sequence[Candidate]) -> defaultdict[st
             answers[row.text_key].append(row.known_answers)
     with run.transaction():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
-        for key, choices in calls.filter(step=StepName.LABELING).order_by("started_at").values_list("key", "choices"):
+        calls = calls.filter(key__startswith=LABEL_CALLS).order_by("started_at")
+        for key, choices in calls.values_list("key", "choices"):
             answers[key.split(":")[1]].append(choices)
     return answers
 

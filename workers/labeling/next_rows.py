@@ -1,13 +1,16 @@
 """The rows that a round of labelling buys, and those it asks about again."""
 
 from collections.abc import Sequence
+from uuid import UUID
 
 import numpy as np
 
-from backend.compiles.models import Candidate
+from backend.compiles.models import Slice
+from backend.compiles.reactions import bought_rounds
 from backend.domain.labeling.linear_head import Flags, Ints
 from backend.domain.labeling.purchases import unsure_rows
 from backend.domain.labeling.rounds import Why, next_rows, random_order
+from backend.domain.planning.label_plans import writes_more
 from backend.domain.spec.outputs import Label, LabelOutput
 from backend.domain.spec.parsing import first_votes, most_votes, votes_as_needed
 from workers.labeling.asking import label_call, n_wanted
@@ -28,10 +31,16 @@ def rows_to_buy(run: CompileRun, weighed: Weighed, is_open: Flags, m: int, *, is
     near = _near_missing(run, weighed, is_open)[:m] if is_first else []
     is_left = is_open.copy()
     is_left[near] = False
-    bought = [_row(rows[at], Why.RARE) for at in near]
+    later = _written_later(run)
+
+    def row(at: int, why: Why) -> Bought:
+        is_later = (rows[at].slice_id, rows[at].round) in later  # type: ignore[attr-defined]  # Django's
+        return Bought(row=rows[at], why=Why.LOSING if is_later else why, n_wanted=0)
+
+    bought = [row(at, Why.RARE) for at in near]
     if is_guessing(weighed):
         order = random_order(weighed.pool.places.points.keys, seed)
-        return bought + [_row(rows[at], Why.RANDOM) for at in order[is_left[order]].tolist()[: m - len(near)]]
+        return bought + [row(at, Why.RANDOM) for at in order[is_left[order]].tolist()[: m - len(near)]]
     picks = next_rows(
         weighed.pool.places.points,
         weighed.probabilities(),
@@ -40,7 +49,7 @@ def rows_to_buy(run: CompileRun, weighed: Weighed, is_open: Flags, m: int, *, is
         n_by_label=weighed.n_by_label,
         seed=seed,
     )
-    return bought + [_row(rows[at], why) for at, why in zip(picks.rows.tolist(), picks.why, strict=True)]
+    return bought + [row(at, why) for at, why in zip(picks.rows.tolist(), picks.why, strict=True)]
 
 
 def ask_again(run: CompileRun, weighed: Weighed) -> list[Bought]:
@@ -74,8 +83,13 @@ def affordable(run: CompileRun, bought: Sequence[Bought], left: int, *, pair: in
     return kept
 
 
-def _row(row: Candidate, why: Why) -> Bought:
-    return Bought(row=row, why=why, n_wanted=0)
+def _written_later(run: CompileRun) -> set[tuple[UUID, int]]:
+    """The slices and rounds of candidates that the plan has bought: drawn at random, they look like no traffic."""
+    if not writes_more(run.spec):
+        return set()
+    with run.transaction():
+        slices = list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id))
+    return {(part.id, number) for part in slices for number in bought_rounds(part)}
 
 
 def _near_missing(run: CompileRun, weighed: Weighed, is_open: Flags) -> list[int]:

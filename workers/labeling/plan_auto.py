@@ -1,4 +1,5 @@
-"""The rounds of `plan: auto`: any candidate of the compile, while what it is likely to bring is worth its price."""
+"""The rounds of `plan: auto`: any candidate of the compile, and further ones where it may have them written, while what
+they are likely to bring is worth its price."""
 
 from decimal import Decimal
 from typing import Any
@@ -6,7 +7,8 @@ from typing import Any
 from django.db.models import Sum
 
 from backend.compiles.models import Slice, TeacherCall
-from backend.compiles.states import ANSWERED_STATES
+from backend.compiles.states import ANSWERED_STATES, LABEL_CALLS
+from backend.domain.evaluation.classification import wilson_interval
 from backend.domain.labeling.learning_curves import CurvePoint, curve_points, fit_curve
 from backend.domain.labeling.purchases import (
     MOST_ROUNDS,
@@ -18,14 +20,14 @@ from backend.domain.labeling.purchases import (
     changed_votes,
     next_purchase,
 )
-from backend.domain.lifecycle import StepName
 from backend.domain.planning.label_plans import k_of_captures
 from backend.domain.spec.parsing import first_votes
 from workers.candidates.headroom import LabelMoney, money_for_labels
 from workers.labeling.asking import label_call
 from workers.labeling.next_rows import affordable, ask_again, n_again, rows_to_buy
-from workers.labeling.posteriors import PPM, Weighed
+from workers.labeling.posteriors import MIN_HONEST, PPM, Weighed
 from workers.labeling.rounds import Bought, Purchases, n_rounds_of
+from workers.labeling.writing import Writing, candidates_to_buy, first_of, slices_to_write
 from workers.step.durable import CompileRun
 from workers.step.teacher_calls import worst_cost
 
@@ -35,12 +37,13 @@ USD = Decimal(1_000_000)
 
 def decide_auto(
     run: CompileRun, weighed: Weighed, purchases: Purchases
-) -> tuple[list[Bought] | StopFor, list[CurvePoint]]:
+) -> tuple[list[Bought] | Writing | StopFor, list[CurvePoint]]:
     """The next round, or why there is none, and the curve that was listened to."""
     of_rows, of_votes = n_rounds_of(purchases)
     is_batch = run.spec.teacher.mode == "batch"
     unsure = [] if is_batch and of_votes else ask_again(run, weighed)
-    money, again = _money(run, weighed), n_again(run, weighed)
+    money, again = _money(run, weighed, purchases), n_again(run, weighed)
+    losing = slices_to_write(run, weighed, purchases)
     points = _points(weighed) if of_rows + 1 >= ROUNDS_OF_A_CURVE else []
     state = PlanState(
         n_labels=len(weighed.pool.labels),
@@ -57,11 +60,15 @@ def decide_auto(
         point_usd=run.spec.plan.point_usd or POINT_USD,
         row_limit=_row_limit(run),
         most_rounds=BATCH_ROUNDS if is_batch else MOST_ROUNDS,
+        **_gate(run, weighed),
         **_prices(run, weighed, money),
+        **candidates_to_buy(run, weighed, purchases, losing),
     )
     purchase = next_purchase(state)
     if isinstance(purchase, StopFor):
         return purchase, points
+    if purchase.kind == PurchaseKind.CANDIDATES:
+        return first_of(losing, purchase.n), points
     if purchase.kind == PurchaseKind.VOTES:
         bought = unsure[: purchase.n]
     else:
@@ -86,6 +93,16 @@ def _points(weighed: Weighed) -> list[CurvePoint]:
     return curve_points(places.points.rows[weighed.known], weighed.believed, places.folds[weighed.known])
 
 
+def _gate(run: CompileRun, weighed: Weighed) -> dict[str, Any]:
+    """The accuracy that the gate asks for, and a lower bound of that on rows that look like traffic, where the plan
+    ends with the gate and these rows are enough."""
+    honest = weighed.is_right[weighed.is_honest]
+    if run.spec.plan.stop != "gate" or len(honest) < MIN_HONEST:
+        return {}
+    low, _ = wilson_interval(int(honest.sum()), len(honest), run.spec.gate.confidence)
+    return {"accuracy_low": low, "gate": run.spec.gate.accuracy_lower}
+
+
 def _row_limit(run: CompileRun) -> int | None:
     """The K that the spec names, of all slices together."""
     if run.spec.sampling.k_select is None:
@@ -97,9 +114,11 @@ def _row_limit(run: CompileRun) -> int | None:
     )
 
 
-def _money(run: CompileRun, weighed: Weighed) -> LabelMoney:
+def _money(run: CompileRun, weighed: Weighed, purchases: Purchases) -> LabelMoney:
+    """The training was expected to have the pool as selection left it."""
     n_gold, limit = len(weighed.pool.places.gold), _row_limit(run)
-    most = weighed.pool.n if limit is None else min(weighed.pool.n, limit)
+    n_pool = weighed.pool.n - sum(one.get("n_kept", 0) for one in purchases)
+    most = n_pool if limit is None else min(n_pool, limit)
     return money_for_labels(run, n_pairs=weighed.n_asked + n_gold, most_pairs=most + n_gold)
 
 
@@ -108,7 +127,7 @@ def _prices(run: CompileRun, weighed: Weighed, money: LabelMoney) -> dict[str, A
     n_first, price = first_votes(run.spec), run.prices.of(run.spec.teacher.model)
     longest = max(weighed.pool.rows, key=lambda row: len(row.text.encode()))
     worst = Decimal(worst_cost(price, label_call(run, longest, n_first).request))
-    calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, step=StepName.LABELING)
+    calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, key__startswith=LABEL_CALLS)
     with run.transaction():
         paid = calls.filter(state__in=ANSWERED_STATES).aggregate(total=Sum("cost_microusd"), n=Sum("n"))
     call = Decimal(n_first * paid["total"]) / paid["n"] if paid["n"] else worst

@@ -1,4 +1,5 @@
-"""The purchases of labelling after its first picks: rows in rounds, and further votes on rows whose label is unsure.
+"""The purchases of labelling after its first picks: rows in rounds, further votes on rows whose label is unsure, and
+further candidates.
 
 `plan_fixed` and `plan_auto` decide. Each round is opened with the note of its reason in one transaction (`rounds`), and
 ends before the next is decided, so that a process that dies is followed by one that decides the same."""
@@ -18,6 +19,7 @@ from workers.labeling.pool import Places, place, read_pool
 from workers.labeling.posteriors import PPM, Weighed, noise_facts, store, weigh
 from workers.labeling.rounds import Bought, Purchases, close_round, is_stopped, open_round, purchases_of, stop
 from workers.labeling.warnings import warn_of_labels
+from workers.labeling.writing import Writing, is_writing, open_writing, write
 from workers.step.batch_planning import StepBatches
 from workers.step.durable import CompileRun
 
@@ -29,6 +31,10 @@ def label_all(run: CompileRun, batches: StepBatches) -> bool:
     while True:
         with run.transaction():
             purchases = purchases_of(run)
+        if is_writing(purchases):
+            write(run)
+            places = None
+            continue
         try:
             if not label_picks(run, batches):
                 return False
@@ -80,11 +86,16 @@ def _go_on(run: CompileRun, places: Places, purchases: Purchases, *, is_paid: bo
         with run.transaction():
             stop(run, decided, facts)
         return False
-    open_round(run, decided, facts)
+    if isinstance(decided, Writing):
+        open_writing(run, decided, facts)
+    else:
+        open_round(run, decided, facts)
     return True
 
 
-def _decide(run: CompileRun, weighed: Weighed, purchases: Purchases) -> tuple[list[Bought] | StopFor, dict[str, Any]]:
+def _decide(
+    run: CompileRun, weighed: Weighed, purchases: Purchases
+) -> tuple[list[Bought] | Writing | StopFor, dict[str, Any]]:
     """The next round or why there is none, and what it was decided by. A round that the budget cannot pay at its worst
     is smaller; of a fixed plan's rows as many are tried as it names."""
     if not buys_in_rounds(run.spec):

@@ -18,12 +18,14 @@ from workers.labeling.voting import VOTED, vote_on
 from workers.step.durable import CompileRun
 
 KNOWN = ("n_rows", "n_votes", "accuracy_ppm")  # what an entry says of the labels before it
+CANDIDATES = "candidates"  # the kind of an entry that is a round of candidates
 BOUGHT = ["state", "bought_in", "bought_for", "n_wanted"]
 _WORDS = {
     Why.START: "near to a label's description",
     Why.UNCERTAIN: "the least sure",
     Why.RARE: "of rare labels",
     Why.RANDOM: "drawn at random",
+    Why.LOSING: "of slices that lose",
     Why.ASKED_AGAIN: "asked again",
 }
 
@@ -43,7 +45,12 @@ Purchases = Sequence[Mapping[str, Any]]
 def n_rounds_of(purchases: Purchases) -> tuple[int, int]:
     """Rounds of rows, and of further votes."""
     n_votes = sum(Why.ASKED_AGAIN in one["why"] for one in purchases)
-    return len(purchases) - n_votes, n_votes
+    return len(purchases) - n_votes - n_written(purchases), n_votes
+
+
+def n_written(purchases: Purchases) -> int:
+    """Rounds of candidates."""
+    return sum(one.get("kind") == CANDIDATES for one in purchases)
 
 
 def purchases_of(run: CompileRun) -> list[dict[str, Any]]:
@@ -69,6 +76,20 @@ def open_round(run: CompileRun, bought: Sequence[Bought], facts: Mapping[str, An
         _show(run, _message(number, why, facts))
 
 
+def note_candidates(run: CompileRun, facts: Mapping[str, Any]) -> None:
+    """Note the purchase of candidates, inside a transaction."""
+    purchases = purchases_of(run)
+    entry = {"round": len(purchases) + 1, "kind": CANDIDATES, "why": {}, **facts}
+    _save(run, [*purchases, entry])
+    _show(run, f"round {entry['round']}: {entry['n']} more candidates for {', '.join(entry['slices'])}")
+
+
+def replace_last(run: CompileRun, facts: Mapping[str, Any]) -> None:
+    """Note what came of the last round, inside a transaction."""
+    *before, last = purchases_of(run)
+    _save(run, [*before, {**last, **facts}])
+
+
 def close_round(run: CompileRun) -> None:
     """End a round whose budget has ended: picks with an answer have their votes, the others are rejects again, and the
     round's note says how many."""
@@ -89,8 +110,7 @@ def close_round(run: CompileRun) -> None:
         Candidate.objects.bulk_update(asked, VOTED, batch_size=500)
         Candidate.objects.bulk_update(left, BOUGHT, batch_size=500)
         _count(run, left, is_bought=False)
-        *before, last = purchases_of(run)
-        _save(run, [*before, last | {"n_unpaid": last.get("n_unpaid", 0) + len(left)}])
+        replace_last(run, {"n_unpaid": purchases_of(run)[-1].get("n_unpaid", 0) + len(left)})
 
 
 def stop(run: CompileRun, why: str, facts: Mapping[str, Any]) -> None:

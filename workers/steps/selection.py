@@ -64,7 +64,7 @@ def _select_slice(run: CompileRun, slice_row: Slice) -> None:
     with run.transaction():
         _save(run, slice_row, rows, chosen)
         if run.spec.draft_cache.enabled and not slice_row.is_captured:
-            keep_drafts(run, slice_row, rows)
+            keep_drafts(run, slice_row, rows, n_generated=slice_row.n_generated)
             note_outcome(run, slice_row, rows)
 
 
@@ -78,7 +78,7 @@ def _finish_round(run: CompileRun, slice_row: Slice) -> None:
             slice_row.embedding = vector.tobytes()
             slice_row.save(update_fields=["embedding"])
     if not slice_row.is_synthesized:
-        add_round(run, slice_row, embedder, heldout_keys(run))
+        add_round(run, slice_row, embedder, heldout_keys(run), StepName.SELECTION)
     valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID)
     with run.transaction():
         is_scored = not valid.filter(score=None).exists()

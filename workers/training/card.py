@@ -5,7 +5,7 @@ from statistics import median
 from django.db.models import QuerySet
 
 from backend.compiles.models import Compile, TeacherCall
-from backend.compiles.states import ANSWERED_STATES
+from backend.compiles.states import ANSWERED_STATES, LABEL_CALLS
 from backend.domain.evaluation.kscore import AnyEvaluation, KScore
 from backend.domain.evaluation.quality_card import Basis, QualityCard, Spent, TeacherCost, quality_card
 from backend.domain.lifecycle import StepName
@@ -49,7 +49,7 @@ def _teacher_cost(run: CompileRun) -> TeacherCost | None:
             basis=Basis.HELD_OUT,
             answer_us=None if run.spec.teacher.provider == "replay" else _median_us(held_out),
         )
-    return _labeling_cost(run, calls.filter(step=StepName.LABELING))
+    return _labeling_cost(run, calls.filter(key__startswith=LABEL_CALLS))
 
 
 def _median_us(calls: list[TeacherCall]) -> int:

@@ -6,9 +6,8 @@ from typing import Any
 
 from backend.blobs import put_blob, put_jsonl
 from backend.compiles.models import Candidate, TeacherCall
-from backend.compiles.states import CallState
+from backend.compiles.states import LABEL_CALLS, CallState
 from backend.domain.canonical import canonical_json
-from backend.domain.lifecycle import StepName
 from backend.domain.planning.trials import TrialKind
 from backend.domain.rules.induction import RuleOptions, induce_rules
 from backend.domain.spec.defaults import train_kind
@@ -66,7 +65,8 @@ def _answers_of_calls(run: CompileRun) -> dict[str, list[str]]:
     answers: dict[str, list[str]] = {}
     with run.transaction():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
-        for key, choices in calls.filter(step=StepName.LABELING).order_by("started_at").values_list("key", "choices"):
+        calls = calls.filter(key__startswith=LABEL_CALLS).order_by("started_at")
+        for key, choices in calls.values_list("key", "choices"):
             answers.setdefault(key.split(":")[1], []).extend(choice["text"] for choice in choices)
     return answers
 

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from backend.compiles.models import Candidate, TeacherCall
-from backend.compiles.states import CallState, CandidateState
+from backend.compiles.states import LABEL_CALLS, CallState, CandidateState
 from backend.domain.answers.excerpts import excerpt
 from backend.domain.errors import CustomerError
-from backend.domain.lifecycle import StepName
 from backend.domain.spec.parsing import LabelOutput
 from workers.step.durable import CompileRun
 
@@ -46,7 +45,7 @@ def check_answers(run: CompileRun) -> None:
 def _words(run: CompileRun) -> Iterator[str]:
     """The first words of the answers to this compile's own calls."""
     calls = TeacherCall.objects.filter(
-        tenant_id=run.tenant_id, compile_id=run.compile_id, step=StepName.LABELING, state=CallState.APPLIED
+        tenant_id=run.tenant_id, compile_id=run.compile_id, key__startswith=LABEL_CALLS, state=CallState.APPLIED
     )
     for choices in calls.order_by("started_at", "key").values_list("choices", flat=True)[:MOST_CALLS]:
         yield from (excerpt(str(choice["text"])) for choice in choices)

@@ -15,7 +15,7 @@ from backend.blobs import get_json, get_jsonl
 from backend.compiles.lifecycle.ablation_checks import check_budget, check_is_planned, check_student
 from backend.compiles.lifecycle.submission import check_embedder, check_teacher, estimate_now, queue
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
-from backend.compiles.states import ANSWERED_STATES, LABELED_STATES, CandidateState
+from backend.compiles.states import ANSWERED_STATES, LABEL_CALLS, LABELED_STATES, CandidateState
 from backend.domain.answers.json_values import BadAnswer, is_exact, parse_answer
 from backend.domain.errors import Conflict
 from backend.domain.evaluation.paired import compare
@@ -112,7 +112,7 @@ def label_costs(row: Compile) -> dict[str, int]:
     """Return what the labels of each text cost this compile, micro-USD, by text key."""
     costs: defaultdict[str, int] = defaultdict(int)
     calls = TeacherCall.objects.filter(
-        tenant_id=row.tenant_id, compile=row, step=StepName.LABELING, state__in=ANSWERED_STATES
+        tenant_id=row.tenant_id, compile=row, key__startswith=LABEL_CALLS, state__in=ANSWERED_STATES
     )
     for key, cost in calls.values_list("key", "cost_microusd"):
         costs[key.split(":")[1]] += cost

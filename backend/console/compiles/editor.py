@@ -25,6 +25,7 @@ from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.labeling.purchases import POINT_USD
 from backend.domain.money.teacher_prices import price_json, price_sentence
 from backend.domain.planning.estimates import Estimate, check_budget
+from backend.domain.planning.label_plans import writes_more
 from backend.domain.planning.preflight.lines import Preflight, in_order
 from backend.domain.roles import Permission
 from backend.domain.spec.defaults import buys_in_rounds
@@ -316,7 +317,9 @@ def _plan(spec: Spec) -> str:
     if not buys_in_rounds(spec):
         return "as many as K says"
     worth = spec.plan.point_usd or POINT_USD
-    return f"in rounds, while a point of accuracy costs less than ${worth:g}"
+    until = ", until the gate is passed with a margin" if spec.plan.stop == "gate" else ""
+    more = "; more candidates where they are worth it" if writes_more(spec) else ""
+    return f"in rounds, while a point of accuracy costs less than ${worth:g}{until}{more}"
 
 
 def _answers(spec: Spec) -> str:

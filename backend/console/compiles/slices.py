@@ -24,6 +24,7 @@ _DID = {
     "fallback_model": "Still too poor: the fallback model was asked.",
     "collapsed": "The teacher writes nothing new; the slice continues with the candidates it has.",
     "resynthesize": "Too few distinct candidates: another round at a higher temperature.",
+    "more_candidates": "The labels were worth more of them: the plan had further candidates written.",
     "refused": "The teacher refused a round; the slice continues with the candidates it has.",
     "split_slice": "The slice was split in two.",
     "split_off": "Created as one half of a split slice.",

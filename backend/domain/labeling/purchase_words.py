@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 ASKED_AGAIN = "asked_again"
+CANDIDATES = "candidates"
 _PARTS = {  # of a round of inputs, in the order of a line
     "start": "near to a label's description",
     "uncertain": "least sure",
     "rare": "of rare labels",
     "random": "at random",
+    "losing": "of slices that lose",
 }
 
 
@@ -36,7 +38,7 @@ _STOPS = {
     ),
     "pool": StopWords(
         reason="Every input is labelled.",
-        advice="If the curve still rises, send more captures or raise sampling.n_candidates.",
+        advice="If the curve still rises, send more captures, raise sampling.n_candidates or set plan.more_candidates.",
     ),
     "budget": StopWords(
         reason="The budget has no money for another round.",
@@ -60,11 +62,13 @@ _STOPS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundLine:
     """One round; number 0 are the first picks. `n_votes` were cast in it; `n_rows` inputs were labelled after it, and
-    `accuracy_ppm` is the cross-validated accuracy then. They are None while it is under way."""
+    `accuracy_ppm` is the cross-validated accuracy then. They are None while it is under way, and after a round of
+    candidates, which are no labels yet."""
 
     number: int
     bought: str
     is_again: bool = False
+    is_written: bool = False
     n_votes: int | None = None
     n_rows: int | None = None
     accuracy_ppm: int | None = None
@@ -108,6 +112,8 @@ def stop_words(stopped_for: str) -> StopWords:
 
 def _line(entry: Mapping[str, Any], outcome: Mapping[str, Any]) -> RoundLine:
     before, after = entry.get("n_votes", 0), outcome.get("n_votes")
+    if entry.get("kind") == CANDIDATES:
+        return RoundLine(number=entry["round"], bought=_candidates(entry), is_written=True)
     return RoundLine(
         number=entry["round"],
         bought=_purchase(entry),
@@ -116,6 +122,17 @@ def _line(entry: Mapping[str, Any], outcome: Mapping[str, Any]) -> RoundLine:
         n_rows=outcome.get("n_rows"),
         accuracy_ppm=outcome.get("accuracy_ppm"),
     )
+
+
+def _candidates(entry: Mapping[str, Any]) -> str:
+    """
+    >>> _candidates({"n": 20, "slices": {"angry": 10, "late": 10}, "n_kept": 19, "cost_microusd": 143})
+    '20 candidates for angry, late; 19 kept, $0.000143'
+    """
+    what = f"{entry.get('n', 0):,} candidates for {', '.join(entry.get('slices', ()))}"
+    if "n_kept" not in entry:
+        return what
+    return f"{what}; {entry['n_kept']:,} kept, ${entry.get('cost_microusd', 0) / 1e6:.6f}"
 
 
 def _purchase(entry: Mapping[str, Any]) -> str:

@@ -1,8 +1,9 @@
-"""The next thing that a compile buys for its labels: more rows, more votes on rows it is unsure of, or nothing.
+"""The next thing that a compile buys for its labels: more rows, more votes on rows it is unsure of, more candidates, or
+nothing.
 
 Rows come first, in rounds that grow with what is labelled, while what the learning curve expects of them is worth more
-than they cost; then votes. Everything is decided from the state alone, so that a process that starts again decides the
-same.
+than they cost; then votes; then candidates for the slices that lose, where no row of theirs is left. Everything is
+decided from the state alone, so that a process that starts again decides the same.
 """
 
 import math
@@ -38,6 +39,7 @@ MOST_REPEAT = 0.7  # correlation of repeated answers from which on no vote is wo
 class PurchaseKind(StrEnum):
     ROWS = "rows"
     VOTES = "votes"
+    CANDIDATES = "candidates"
 
 
 class StopFor(StrEnum):
@@ -52,7 +54,8 @@ class StopFor(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purchase:
-    """`n` new rows with one vote each, or one more vote on each of the `n` rows that `unsure_rows` names first."""
+    """`n` new rows with one vote each, or one more vote on each of the `n` rows that `unsure_rows` names first, or `n`
+    candidates: the rounds of the first slices of `writable`."""
 
     kind: PurchaseKind
     n: int
@@ -67,7 +70,11 @@ class PlanState:
 
     `money_usd` is left for labels and for training on them; `call_usd` is what a vote is expected to cost, `worst_usd`
     what it may cost, `pair_usd` what training on a row costs. `accuracy_low` is a lower bound of the student's accuracy
-    on honest rows, `gate` the accuracy that the gate asks for."""
+    on honest rows, `gate` the accuracy that the gate asks for.
+
+    `writable` are the candidates of one round for each slice that loses, most first; `kept` is the share of candidates
+    that become rows, `write_usd` what one of these is expected to cost, `worst_write_usd` what a candidate may cost.
+    `is_losing_spent`: no row of the slices that lose can be bought."""
 
     n_labels: int
     n_open: int
@@ -89,18 +96,32 @@ class PlanState:
     most_rounds: int = MOST_ROUNDS
     accuracy_low: float | None = None
     gate: float | None = None
+    writable: tuple[int, ...] = ()
+    is_losing_spent: bool = False
+    kept: float = 1.0
+    write_usd: Decimal = Decimal(0)
+    worst_write_usd: Decimal = Decimal(0)
+
+    @property
+    def is_past_gate(self) -> bool:
+        if self.accuracy_low is None or self.gate is None:
+            return False
+        return self.accuracy_low >= self.gate + GATE_MARGIN
 
 
 def next_purchase(state: PlanState) -> Purchase | StopFor:
-    """Return what to buy next; where rows have ended and no vote is wanted, why rows did."""
+    """Return what to buy next; where rows have ended and no vote is wanted, why rows did, or where candidates could be
+    written, why they are not."""
     rows = _rows(state)
     is_piloted = state.n_votes_again > 0 or state.n_rounds < ROUNDS_OF_A_CURVE
-    if isinstance(rows, Purchase) and is_piloted:
-        return rows
-    n_votes = min(_votes(state), _affordable(state.money_usd, state.worst_usd))
-    if n_votes == 0 and isinstance(rows, Purchase):
-        return rows
-    return Purchase(kind=PurchaseKind.VOTES, n=n_votes) if n_votes > 0 else rows
+    if not (isinstance(rows, Purchase) and is_piloted):
+        n_votes = min(_votes(state), _affordable(state.money_usd, state.worst_usd))
+        if n_votes > 0:
+            return Purchase(kind=PurchaseKind.VOTES, n=n_votes)
+    if isinstance(rows, Purchase):
+        candidates = _candidates(state) if state.is_losing_spent else rows
+        return candidates if isinstance(candidates, Purchase) else rows
+    return _candidates(state) if rows is StopFor.POOL else rows
 
 
 def round_size(*, n_labels: int, n_open: int, n_labelled: int) -> int:
@@ -161,7 +182,7 @@ def _rows(state: PlanState) -> Purchase | StopFor:
         return StopFor.LIMIT
     if state.n_rounds >= state.most_rounds:
         return StopFor.ROUNDS
-    if state.accuracy_low is not None and state.gate is not None and state.accuracy_low >= state.gate + GATE_MARGIN:
+    if state.is_past_gate:
         return StopFor.GATE_MARGIN
     money = state.money_usd - _votes(state) * state.worst_usd
     n_affordable = _affordable(money, state.worst_usd + state.pair_usd)
@@ -185,6 +206,30 @@ def _worth_buying(state: PlanState, curve: Curve, n: int) -> Purchase | StopFor:
         if n // 2 < LEAST_ROUND:
             return StopFor.WORTH
         n //= 2
+
+
+def _candidates(state: PlanState) -> Purchase | StopFor:
+    """A round of candidates for each slice that loses, or for the first of them, where only those can be paid with
+    their labels, or are worth it."""
+    if not state.writable or state.curve is None or state.n_rounds < ROUNDS_OF_A_CURVE:
+        return StopFor.POOL
+    if state.n_rounds >= state.most_rounds:
+        return StopFor.ROUNDS
+    if state.is_past_gate:
+        return StopFor.GATE_MARGIN
+    n_affordable = _affordable(state.money_usd, state.worst_write_usd + state.worst_usd + state.pair_usd)
+    sizes = [size for at, size in enumerate(state.writable) if sum(state.writable[: at + 1]) <= n_affordable]
+    if not sizes:
+        return StopFor.BUDGET
+    if state.curve.gain(state.n_labelled, round(state.kept * sum(sizes)))[2] < FLAT_POINTS:
+        return StopFor.FLAT
+    while sizes:
+        n_rows = round(state.kept * sum(sizes))
+        expected = Decimal(repr(state.curve.gain(state.n_labelled, n_rows)[1]))
+        if expected * state.point_usd > n_rows * (state.write_usd + state.call_usd + state.pair_usd):
+            return Purchase(kind=PurchaseKind.CANDIDATES, n=sum(sizes))
+        sizes.pop()
+    return StopFor.WORTH
 
 
 def _votes(state: PlanState) -> int:

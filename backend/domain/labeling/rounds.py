@@ -38,6 +38,7 @@ class Why(StrEnum):
     UNCERTAIN = "uncertain"
     RARE = "rare"
     RANDOM = "random"
+    LOSING = "losing"  # a candidate that was written later, for a slice that loses
     ASKED_AGAIN = "asked_again"  # another vote on a row that has some
 
 

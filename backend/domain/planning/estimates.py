@@ -139,8 +139,10 @@ def estimate(
     steps[StepName.SELECTION] = (
         plan.mitigations() + later_rewards + _more_embedding(book.prices["embedding.token"], plan)
     )
-    steps[StepName.LABELING] = plan.labeling()
+    more = _high(cost_microusd(round(4 * plan.n_more * plan.embedded), book.prices["embedding.token"]))
+    steps[StepName.LABELING] = plan.labeling() + more
     ours = _embedding(book.prices["embedding.token"], plan) + _more_embedding(book.prices["embedding.token"], plan)
+    ours += more
     runs = Trials(
         spec=spec,
         book=book,
@@ -150,12 +152,12 @@ def estimate(
         answer=answer_tokens(spec, Counting.MODEL, shown_outputs),
         n_gold=n_gold_train,
     )
-    n_trained = plan.n_pairs + n_gold_train
-    steps[StepName.DISTILLATION] = runs.first_training(n_trained)
+    n_trained, n_most = plan.n_pairs + n_gold_train, plan.most_pairs + n_gold_train
+    steps[StepName.DISTILLATION] = replace(runs.first_training(n_trained), high=runs.first_training(n_most).high)
     if buys_in_rounds(spec):
         least = runs.first_training(min(plan.n_start, plan.n_pairs) + n_gold_train)
         steps[StepName.DISTILLATION] = replace(steps[StepName.DISTILLATION], low=least.low)
-    answering = runs.rest(n_trained)
+    answering = replace(runs.rest(n_trained), high=runs.rest(n_most).high)
     teacher_rows = plan.teacher_rows(n_heldout)
     steps[StepName.EVALUATION] = answering + plan.judging(n_heldout) + plan.answering(teacher_rows)
     return Estimate(
@@ -242,4 +244,8 @@ def _embedding(price: Price, plan: TeacherPlan) -> Range:
 
 
 def _more_embedding(price: Price, plan: TeacherPlan) -> Range:
-    return Range(low=0, expected=0, high=cost_microusd(round(4 * plan.most_mitigated * plan.embedded), price))
+    return _high(cost_microusd(round(4 * plan.most_mitigated * plan.embedded), price))
+
+
+def _high(amount: int) -> Range:
+    return Range(low=0, expected=0, high=amount)

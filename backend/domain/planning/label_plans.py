@@ -13,6 +13,14 @@ def picks_in_rounds(spec: Spec) -> bool:
     return isinstance(spec.output, LabelOutput) and spec.sampling.method in ("auto", "representative")
 
 
+def writes_more(spec: Spec) -> bool:
+    """Say whether the plan may have more candidates written once their labels are known: for slices that the teacher
+    fills, live, where the spec names no K."""
+    is_filled = bool(spec.slices) or spec.captures is None
+    is_open = spec.sampling.k_select is None and spec.teacher.mode != "batch"
+    return spec.plan.more_candidates and buys_in_rounds(spec) and is_filled and is_open
+
+
 def k_of_captures(spec: Spec, n: int) -> int:
     """The number of `n` captures that are labelled: what the spec names, all where `plan: auto` decides how many of
     them, else a third."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.money.teacher_prices import is_free
-from backend.domain.planning.label_plans import first_captures, k_of_captures
+from backend.domain.planning.label_plans import first_captures, k_of_captures, writes_more
 from backend.domain.planning.reward_estimates import RewardPlan
 from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, recipes_cost
 from backend.domain.planning.trials import most_trials
@@ -131,6 +131,20 @@ class TeacherPlan:
         """Picks that train, as `workers.training.training_set` chooses them."""
         return n_distilled(self.spec.sampling.k_distill, self.n_picks)
 
+    @property
+    def n_more(self) -> int:
+        """Candidates that the plan may have written once labels are known: two rounds of N/2 a slice, or of the halves
+        that it was split into."""
+        if not writes_more(self.spec):
+            return 0
+        splits = "split_slice" in self.spec.sampling.on_gap
+        return sum(2 * (-(-size // 2) + splits) for size in self.pools)
+
+    @property
+    def most_pairs(self) -> int:
+        """Picks that train, with those that the plan may have written."""
+        return n_distilled(self.spec.sampling.k_distill, self.n_picks + self.n_more)
+
     def preflight(self) -> Range:
         """One tiny call of each model at an endpoint, about a text that says it is a test; none where it answered
         another compile some minutes ago."""
@@ -176,9 +190,11 @@ class TeacherPlan:
         )
 
     def labeling(self) -> Range:
-        """The cost of votes. One that is bought as needed is a call of its own."""
+        """The cost of votes, and at most of further candidates. A vote that is bought as needed is a call of its
+        own."""
         n, k, most = self.n_picks, first_votes(self.spec), most_votes(self.spec)
         least = -(-self.n_start // 2) if n else 0  # drop_k may leave fewer
+        n_most = n + self.n_more
         again = n * (MEAN_VOTES_PERCENT - 100) // 100 if votes_as_needed(self.spec) else 0
         return Range(
             low=self._batch_cost(least * self.prompt_label // 2, least * k * self.least_answer),
@@ -186,7 +202,10 @@ class TeacherPlan:
                 (n * self.label_calls + again) * self.prompt_label,
                 (n * k + again) * (self.label_output + self.thoughts),
             ),
-            high=self._cost(2 * n * most * self.prompt_label, n * most * (label_max_tokens(self.spec) + self.room)),
+            high=self._candidates_high(self.n_more)
+            + self._cost(
+                2 * n_most * most * self.prompt_label, n_most * most * (label_max_tokens(self.spec) + self.room)
+            ),
         )
 
     @property
@@ -284,6 +303,11 @@ class TeacherPlan:
             yield (
                 f"{self.n_start} picks are labelled in any case, {self.n_picks} are expected, in rounds and while a "
                 "point of accuracy is worth what it costs (plan)"
+            )
+        if self.n_more:
+            yield (
+                f"up to {self.n_more} more candidates for slices that lose (plan.more_candidates): none are expected, "
+                "high has them with their labels and the training on them"
             )
         yield f"{self._votes_assumed}; {n_gold_train} gold pairs train besides the selected ones"
         yield f"{self.prompt_candidate} prompt tokens and {self.mean_output} a choice, {self.per_call} a call"

@@ -318,6 +318,18 @@ class Plan(Part):
         description="US dollars that a point of accuracy (a hundredth) is worth; null: $1.",
         examples=[0.05],
     )
+    stop: Literal["worth", "gate"] = Field(
+        default="worth",
+        description="worth: auto buys while it is worth its price; gate: it also ends once the accuracy on rows that "
+        "look like the pool passes the gate with a margin of two points.",
+        examples=["worth"],
+    )
+    more_candidates: bool = Field(
+        default=False,
+        description="Whether auto, where every written input is labelled and more are worth their price, has the "
+        "teacher write more for the slices that lose most, as many again at most.",
+        examples=[False],
+    )
 
 
 def _as_plan(value: object) -> object:

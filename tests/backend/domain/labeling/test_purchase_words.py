@@ -43,6 +43,19 @@ def test_a_round_that_the_budget_ended_says_what_was_not_bought() -> None:
     assert (line.n_rows, line.n_votes) == (45, 25)
 
 
+def test_a_round_of_candidates_says_for_which_slices_and_what_came_of_it() -> None:
+    known = {"n_rows": 40, "n_votes": 44, "accuracy_ppm": 800_000}
+    entry = {"round": 1, "kind": "candidates", "n": 20, "why": {}, "slices": {"late": 10, "angry": 10}, **known}
+    done = entry | {"n_kept": 17, "cost_microusd": 143}
+    after = {"round": 2, "n": 17, "why": {"losing": 17}, **known}
+    start, candidates, rows = round_lines([done, after])
+    assert (start.n_votes, start.n_rows) == (44, 40)
+    assert candidates.bought == "20 candidates for late, angry; 17 kept, $0.000143"
+    assert (candidates.is_written, candidates.n_votes, candidates.accuracy) == (True, None, "")
+    assert rows.bought == "17 inputs (17 of slices that lose)"
+    assert round_lines([entry])[1].bought == "20 candidates for late, angry"
+
+
 def test_labels_without_a_decision_have_no_lines() -> None:
     assert all_entries({"n_labeled": 12, "label_samples": 5}) == []
     assert round_lines([]) == []

@@ -59,6 +59,10 @@ def votes(n: int) -> Purchase:
     return Purchase(kind=VOTES, n=n)
 
 
+def candidates(n: int) -> Purchase:
+    return Purchase(kind=PurchaseKind.CANDIDATES, n=n)
+
+
 def play(state: PlanState, curve: Curve | None) -> tuple[list[int], StopFor]:
     """Buy until it stops, every call at its expected price."""
     sizes: list[int] = []
@@ -140,6 +144,42 @@ def test_a_gate_that_is_passed_with_a_margin_ends_it() -> None:
     assert next_purchase(state_of(gate=0.9, accuracy_low=0.92)) is StopFor.GATE_MARGIN
     assert next_purchase(state_of(gate=0.9, accuracy_low=0.91)) == rows(132)
     assert next_purchase(state_of(gate=0.9)) == rows(132)
+
+
+SPENT = {"n_open": 0, "n_labelled": 240, "write_usd": Decimal("0.000007"), "worst_write_usd": Decimal("0.0001")}
+
+
+def test_candidates_follow_where_every_row_is_labelled_and_some_slice_loses() -> None:
+    assert next_purchase(state_of(**SPENT)) is StopFor.POOL
+    assert next_purchase(state_of(**SPENT, writable=(24, 24))) == candidates(48)
+    assert next_purchase(state_of(writable=(24, 24))) == rows(132), "what is written is labelled first"
+    assert next_purchase(state_of(writable=(24,), is_losing_spent=True)) == candidates(24)
+    assert next_purchase(state_of(**SPENT, writable=(24,), n_unsure=50)) == votes(20), "and votes come before"
+
+
+def test_candidates_are_bought_while_they_are_worth_writing_labelling_and_training() -> None:
+    state = state_of(**SPENT, writable=(24, 24), kept=0.5)
+    gain = Decimal(repr(curve_of(4.0).gain(240, 24)[1]))
+    price = 24 * Decimal("0.000038")
+    assert next_purchase(replace(state, point_usd=price / gain * Decimal("1.01"))) == candidates(48)
+    assert next_purchase(replace(state, point_usd=price / gain * Decimal("0.99"))) == candidates(24)
+    assert next_purchase(replace(state, point_usd=price / gain / 3)) is StopFor.WORTH
+    assert next_purchase(replace(state, curve=curve_of(0.001))) is StopFor.FLAT
+    assert next_purchase(replace(state, curve=None)) is StopFor.POOL
+    assert next_purchase(replace(state, kept=0.0, curve=curve_of(4.0))) is StopFor.FLAT
+
+
+def test_candidates_are_paid_at_their_worst_with_their_labels_and_no_more_than_the_budget_has() -> None:
+    state, worst = state_of(**SPENT, writable=(24, 24)), Decimal("0.000205")
+    assert next_purchase(replace(state, money_usd=48 * worst)) == candidates(48)
+    assert next_purchase(replace(state, money_usd=47 * worst)) == candidates(24)
+    assert next_purchase(replace(state, money_usd=23 * worst)) is StopFor.BUDGET
+
+
+def test_no_candidates_follow_a_gate_that_is_passed_or_the_last_round() -> None:
+    state = state_of(**SPENT, writable=(24,))
+    assert next_purchase(replace(state, gate=0.9, accuracy_low=0.92)) is StopFor.GATE_MARGIN
+    assert next_purchase(replace(state, n_rounds=12)) is StopFor.ROUNDS
 
 
 def test_a_tight_budget_is_spent_in_smaller_rounds_and_never_exceeded() -> None:

@@ -350,6 +350,39 @@ def test_a_plan_that_decides_is_expected_to_label_every_input_and_starts_with_fe
     assert any("100 picks are labelled in any case, 1000 are expected" in line for line in made.assumptions)
 
 
+def test_candidates_that_a_plan_may_buy_are_in_the_high_bound_and_expected_of_none() -> None:
+    """As many again as there are, with their labels and the training on them."""
+    one, more = (estimate(spec(plan={"kind": "auto", "more_candidates": buys})) for buys in (False, True))
+    assert (more.total.low, more.total.expected, more.worst_batch) == (
+        one.total.low,
+        one.total.expected,
+        one.worst_batch,
+    )
+    doubled = estimate(spec(plan="auto", sampling={"n_candidates": 2 * spec().sampling.n_candidates}))
+    for step in (StepName.LABELING, StepName.DISTILLATION):
+        assert more.steps[step].high >= doubled.steps[step].high > one.steps[step].high
+    assert more.platform_high is not None
+    assert one.platform_high is not None
+    assert more.platform_high > one.platform_high
+    assert any("plan.more_candidates" in line for line in more.assumptions)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"plan": {"kind": "fixed", "more_candidates": True}},
+        {"sampling": {"k_select": 10}},
+        {"sampling": {"method": "all"}},
+        {"slices": [], "captures": {"upload": "upl_01ktfz2x8e4s1c9w0m5q7r3vbd"}},
+    ],
+    ids=["fixed plan", "named K", "all are labelled", "captures alone"],
+)
+def test_no_more_are_written_where_the_plan_cannot_buy_them(changes: dict[str, Any]) -> None:
+    auto = {"kind": "auto", "more_candidates": True}
+    made = estimate(spec(**{"plan": auto, **changes}), n_captures=100 if "captures" in changes else 0)
+    assert not any("plan.more_candidates" in line for line in made.assumptions)
+
+
 def test_json_and_text_keep_five_votes_and_a_fixed_k() -> None:
     made = estimate(generative("json"), n_captures=300, prompt_tokens_label=1000)
     assert any(line.startswith("5 label samples a pick") for line in made.assumptions)

@@ -348,6 +348,17 @@ def test_a_plan_is_a_word_or_says_what_a_point_is_worth() -> None:
     assert raised.value.problems[0].pointer == "/plan/point_usd"
 
 
+def test_a_plan_ends_with_its_worth_and_writes_no_more_unless_it_says_so() -> None:
+    before = {"kind": "auto", "point_usd": None}  # as the release before stored it
+    plans = [parse_spec(document(plan=plan)).plan for plan in ("auto", before)]
+    assert {(plan.stop, plan.more_candidates) for plan in plans} == {("worth", False)}
+    named = parse_spec(document(plan={"kind": "auto", "stop": "gate", "more_candidates": True})).plan
+    assert (named.stop, named.more_candidates) == ("gate", True)
+    with pytest.raises(InvalidSpec) as raised:
+        parse_spec(document(plan={"stop": "never"}))
+    assert raised.value.problems[0].pointer == "/plan/stop"
+
+
 @pytest.mark.parametrize(
     ("changes", "first", "most", "is_planned"),
     [
