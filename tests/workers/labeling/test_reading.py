@@ -50,7 +50,7 @@ def test_english_with_numbers_and_names_is_known() -> None:
 def test_inputs_are_counted_whole_and_the_limit_that_binds_is_named() -> None:
     (long,) = load_embedder().spell(["many plain words " * 200])
     assert (long.n_tokens, load_embedder().max_tokens) == (602, 256)
-    few = [Spelling(n_tokens=20, n_letter_tokens=18)] * 38
+    few = [Spelling(n_tokens=20, n_alphabetic_tokens=18)] * 38
     message = cut_warning([*few, long, long], embedder=256, student=128)
     assert message.startswith("2 of 40 inputs have more than the 128 tokens that train.max_tokens allows")
     assert "the longest has 602" in message

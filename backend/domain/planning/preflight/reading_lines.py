@@ -57,10 +57,10 @@ def _knows_language(name: str, texts: Sequence[str]) -> bool:
     if counting_of_base(name) is not Counting.ENCODER:
         return True
     english, usual = (sum(count_tokens(text, by) for text in texts) for by in (Counting.ENCODER, Counting.MODEL))
-    letters = [char for text in texts for char in text if char.isalpha()]
+    alphabet = [char for text in texts for char in text if char.isalpha()]
     # words of Thai are one unknown token each
-    n_unknown = sum(script_of(char) in (Script.THAI, Script.OTHER) for char in letters)
-    return usual >= LEAST_FLUENCY * english and n_unknown * 2 <= len(letters)
+    n_unknown = sum(script_of(char) in (Script.THAI, Script.OTHER) for char in alphabet)
+    return usual >= LEAST_FLUENCY * english and n_unknown * 2 <= len(alphabet)
 
 
 def _language_lines(fields: Sequence[str]) -> list[PreflightLine]:
