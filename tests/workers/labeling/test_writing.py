@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from backend.compiles import leases
 from backend.compiles.models import Compile
 from backend.compiles.reactions import bought_rounds
 from backend.domain.lifecycle import StepName
@@ -100,7 +101,7 @@ def test_without_the_option_nothing_more_is_written(monkeypatch: pytest.MonkeyPa
 @pytest.mark.nightly
 def test_a_teacher_that_has_nothing_new_is_asked_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     teacher = ScriptedTeacher(label=lambda text: [hard_label(text)])
-    fresh_texts, known = teacher._write, []
+    fresh_texts, known = teacher._write, list[str]()
 
     def write(request: Any) -> list[str]:
         if len(known) < 24:
@@ -122,7 +123,7 @@ def test_a_teacher_that_has_nothing_new_is_asked_no_more(monkeypatch: pytest.Mon
 @pytest.mark.nightly
 def test_a_teacher_that_refuses_more_ends_no_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     teacher = ScriptedTeacher(label=lambda text: [hard_label(text)])
-    fresh_texts, n = teacher._write, []
+    fresh_texts, n = teacher._write, list[int]()
 
     def write(request: Any) -> list[str]:
         n.append(request.n)
@@ -148,8 +149,6 @@ def test_a_teacher_that_refuses_more_ends_no_compile(monkeypatch: pytest.MonkeyP
 def test_writing_that_dies_at_every_transaction_ends_as_if_it_had_not(
     monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:
-    from backend.compiles import leases
-
     tenant, real = make_tenant(), leases.fenced_transaction  # whose gold is divided in one way
     off = {"draft_cache": {"enabled": False}}
     taught_by(monkeypatch, _by_seed())
