@@ -36,10 +36,10 @@ from backend.domain.spec.parsing import canonical_spec
 from workers.candidates.ranking import stack
 from workers.gap.mitigation import BASELINES, select_as_asked
 from workers.gap.selection_record import Chosen, emit_report, selection_record, without_columns
+from workers.labeling.ablated_pairs import as_inputs, copy_labeling, keep_labeled, public_id, source_step
 from workers.labeling.reuse import take_labels_over
 from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
-from workers.steps.ablation_source import as_inputs, copy_labeling, keep_labeled, public_id, source_step
 
 COPIED_AT_ONCE = 500  # candidates a transaction: a few MB of embeddings, far from any time limit
 _MADE_LATER = {"id", "tenant_id", "compile", "created_at"}
