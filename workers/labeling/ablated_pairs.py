@@ -1,5 +1,4 @@
-"""What an ablation takes from the compile that it ablates, beyond candidates and scores: with another student, all that
-was labelled, and its pairs."""
+"""Take over what a compile labelled, and its pairs, for an ablation with another student."""
 
 from dataclasses import replace
 
@@ -32,7 +31,7 @@ def copy_labeling(run: CompileRun) -> StepDone:
 
 
 def keep_labeled(run: CompileRun, slice_row: Slice, source: Compile) -> None:
-    """What the source has labelled of the slice."""
+    """Keep what the source has labelled of the slice."""
     with run.transaction():
         theirs = Slice.objects.get(tenant_id=run.tenant_id, compile=source, position=slice_row.position)
         there = Candidate.objects.filter(tenant_id=run.tenant_id, compile=source, state__in=LABELED_STATES)

@@ -1,4 +1,4 @@
-"""Which arms a compile can have, and with which budget."""
+"""Check that a compile can have an arm, and with which budget."""
 
 from collections.abc import Iterable
 

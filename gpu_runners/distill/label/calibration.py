@@ -65,7 +65,7 @@ class Calibration:
 
     def is_head_ahead(self, of: Asked) -> bool:
         """Say whether the frozen head beats these adapters on the pairs that both were asked about."""
-        both = np.intersect1d(self._asked(of), self._asked(Asked.FROZEN))
+        both = np.intersect1d(self._pairs_of(of), self._pairs_of(Asked.FROZEN))
         frozen, adapter = (self._is_right(one)[both] for one in (Asked.FROZEN, of))
         return is_ahead(frozen, adapter)
 
@@ -73,32 +73,34 @@ class Calibration:
         return self._fit(self._of(student))[0]
 
     def right(self) -> dict[Student, NDArray[np.bool_]]:
-        """What each student that was asked was right about."""
-        return {student: self._right(self._of(student)) for student in Student if len(self._asked(self._of(student)))}
+        """Return what each student that was asked was right about."""
+        return {
+            student: self._right(self._of(student)) for student in Student if len(self._pairs_of(self._of(student)))
+        }
 
     def answers(self, student: Student) -> tuple[list[int], list[bool]]:
         """The calibrated confidence of each answer, in ppm, and whether it is right."""
         of = self._of(student)
-        logits = self.logits[of][self._asked(of)].astype(np.float64)
+        logits = self.logits[of][self._pairs_of(of)].astype(np.float64)
         confidences = softmax(logits / self._fit(of)[0], axis=1).max(axis=1, initial=0.0)
         return [round(float(value) * 1_000_000) for value in confidences], self._right(of).tolist()
 
     def _of(self, student: Student) -> Asked:
         if student is Student.FROZEN:
             return Asked.FROZEN
-        return Asked.WHOLE if len(self._asked(Asked.WHOLE)) else Asked.TOP
+        return Asked.WHOLE if len(self._pairs_of(Asked.WHOLE)) else Asked.TOP
 
-    def _asked(self, of: Asked) -> NDArray[np.int64]:
+    def _pairs_of(self, of: Asked) -> NDArray[np.int64]:
         return np.flatnonzero(~np.isnan(self.logits[of][:, 0]))
 
     def _is_right(self, of: Asked) -> NDArray[np.bool_]:
         return np.asarray(self.logits[of].argmax(axis=1) == self._labels)
 
     def _right(self, of: Asked) -> NDArray[np.bool_]:
-        return self._is_right(of)[self._asked(of)]
+        return self._is_right(of)[self._pairs_of(of)]
 
     def _fit(self, of: Asked) -> tuple[float, float]:
-        asked = self._asked(of)
+        asked = self._pairs_of(of)
         if not len(asked):
             return 1.0, 0.0
         logits = self.logits[of][asked].astype(np.float64)

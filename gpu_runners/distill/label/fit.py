@@ -137,7 +137,7 @@ class Fit:
         self._batches = [trains[part] for part in parts]
 
     def _learning_rate_factor(self) -> float:
-        """By the part of the epochs that is done, however many steps each has."""
+        """It goes by the part of the epochs that is done, however many steps each has."""
         n_steps = n_steps_of(len(self.members), self.options)
         done = (self.epoch + self._at / len(self._batches)) / self.options.epochs
         return learning_rate_factor(done * n_steps, n_steps=n_steps, warmup_share=self.options.warmup_share)

@@ -1,4 +1,4 @@
-"""What is kept of a training: the state of a run, the adapter's config, which is signed, and the settings for the
+"""Keep of a training what is needed later: the state of a run, the adapter's config, which is signed, and the settings for the
 receipt."""
 
 import dataclasses
