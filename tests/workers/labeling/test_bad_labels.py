@@ -87,11 +87,13 @@ def test_two_classes_at_1_to_500_train_with_both(monkeypatch):
     recorded(monkeypatch, answers, texts=texts)
     gold = [{"input": f"{text[:-1]} indeed.", "output": LABELS[0]} for text in TEXTS[:20]]
     gold += [{"input": f"{who} came with somebody else's name on it.", "output": LABELS[1]} for who in OTHERS]
-    row = make(plan="auto", sampling={}, captures={"inline": texts}, examples={"inline": gold, "holdout": 0.5})
+    row = make(
+        plan="auto", sampling={"k_select": 80}, captures={"inline": texts}, examples={"inline": gold, "holdout": 0.5}
+    )
     walk_through(start(row), *ALL)
     bought = {one.text: one for one in candidates(row, state__in=["trained", "left_out", "unverified"])}
-    assert bought[rare].bought_for == "rare"
-    assert len(bought) < len(texts)
+    assert rare in bought, "of 501 inputs, 80 of which are bought"
+    assert len(bought) <= 80
     assert {pair["label"] for pair in dataset(row).values()} == set(LABELS)
     check_money(row)
 
