@@ -1,5 +1,4 @@
-"""Keep of a training what is needed later: the state of a run, the adapter's config, which is signed, and the settings for the
-receipt."""
+"""Keep of a training what is needed later: the state of a run, the config, which is signed, and the facts of a receipt."""
 
 import dataclasses
 import hashlib

@@ -36,6 +36,7 @@ def scored(monkeypatch: Any, sure: Mapping[str, float]) -> None:
     taught_by(monkeypatch, ReplayTeacher("\n".join(map(json.dumps, rows)).encode()))  # type: ignore[arg-type]
 
 
+@pytest.mark.nightly
 def test_an_answer_that_the_teacher_itself_finds_unlikely_is_asked_about_again(monkeypatch):
     scored(monkeypatch, UNLIKELY)
     row = make()
@@ -55,6 +56,7 @@ def test_an_answer_that_the_teacher_itself_finds_unlikely_is_asked_about_again(m
     check_money(row)
 
 
+@pytest.mark.nightly
 def test_a_named_number_of_votes_asks_for_no_log_probs(monkeypatch):
     scored(monkeypatch, {})
     row = make(sampling={"k_select": 20, "label_samples": 2})

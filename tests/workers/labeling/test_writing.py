@@ -54,6 +54,7 @@ def written(row: Compile) -> list[dict[str, Any]]:
     return [one for one in step(row, StepName.LABELING).purchases if one.get("kind") == "candidates"]
 
 
+@pytest.mark.nightly
 def test_candidates_are_written_for_slices_that_lose_and_labelled(monkeypatch: pytest.MonkeyPatch) -> None:
     taught_by(monkeypatch, ScriptedTeacher(label=lambda text: [hard_label(text)]))
     row = buying()
