@@ -1,4 +1,4 @@
-"""Keep of a training what is needed later: the state of a run, the config, which is signed, and the facts of a receipt."""
+"""Keep of a training what is needed later: a run's state, the config, which is signed, and the facts of a receipt."""
 
 import dataclasses
 import hashlib
