@@ -140,7 +140,7 @@ class _Run:
         return self.fit.net.adapter(self.baseline)
 
     def _doubt(self) -> None:
-        """Have the folds once more, whole, where the frozen head is ahead of their top layers; then it is the student."""
+        """Train the folds once more, whole, where the frozen head beats their top layers; then it is the student."""
         if self.options.student != AUTO or not self.folds or self.fits % len(self.folds):
             return
         of = self.plan[self.fits - 1][1]
