@@ -91,7 +91,7 @@ def adapter(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> A
     started = time.process_time()
     labels = [test.names[i] for i in sorted(set(pool.labels[picks].tolist()))]
     rows = [{"input": pool.keys[i], "label": test.names[pool.labels[i]], "weight": 1.0} for i in picks]
-    dataset = _lines(rows)
+    dataset = lines(rows)
     job = DistillJob(
         base_model=MINILM,
         labels=labels,
@@ -100,7 +100,7 @@ def adapter(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> A
     )
     blob, result = distill(job, dataset, base=_base())
     cpu_s = time.process_time() - started
-    inputs = _lines([{"input": text} for text in test.texts])
+    inputs = lines([{"input": text} for text in test.texts])
     asked = EvaluateJob(
         base_model=MINILM,
         base_model_sha256=result.base_model_sha256,
@@ -157,7 +157,7 @@ def setfit(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> An
 STUDENTS = {"frozen": frozen, "adapter": adapter, "setfit": setfit}
 
 
-def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+def lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
