@@ -74,7 +74,7 @@ _NEXT_AFTER_PREFLIGHT = (
 def compile_page(request: ConsoleRequest, compile: str) -> HttpResponse:
     row = find_compile(request, compile)
     steps = _steps(row)
-    context = _about(request, row) | _progress(row, steps) | _results(request, row, steps)
+    context = _about(request, row, steps) | _progress(row, steps) | _results(request, row, steps)
     return render(request, "console/compiles/one.html", context)
 
 
@@ -83,7 +83,7 @@ def compile_part(request: ConsoleRequest, compile: str, part: str) -> HttpRespon
     """One part of the page, for a page that is open already."""
     row = find_compile(request, compile)
     steps = _steps(row)
-    context = _about(request, row) | _progress(row, steps)
+    context = _about(request, row, steps) | _progress(row, steps)
     if part == "progress":
         return render(request, "console/compiles/_progress.html", context)
     if part == "purchases":
@@ -95,7 +95,7 @@ def compile_part(request: ConsoleRequest, compile: str, part: str) -> HttpRespon
     raise Http404
 
 
-def _about(request: ConsoleRequest, row: Compile) -> dict[str, Any]:
+def _about(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) -> dict[str, Any]:
     status = CompileStatus(row.status)
     may = request.team_session.may(Permission.COMPILE)
     may_ablate = may and status in ABLATABLE and row.ablation_of is None
@@ -111,7 +111,7 @@ def _about(request: ConsoleRequest, row: Compile) -> dict[str, Any]:
         "may_resume": may and status in RESUMABLE,
         "may_ablate": may_ablate,
         "has_plan": may_ablate and buys_in_rounds(read_stored_spec(row.spec)),
-        "other_student": other_arm(student_of(_steps(row), read_stored_spec(row.spec))) if may_ablate else None,
+        "other_student": other_arm(student_of(steps, read_stored_spec(row.spec))) if may_ablate else None,
         "next": _NEXT_AFTER_PREFLIGHT if row.failure_code == "preflight_failed" else _NEXT.get(status, ""),
         "types": " ".join(TYPES),
         "ends": " ".join(ENDS),

@@ -62,7 +62,7 @@ def test_the_spec_is_shown_with_every_default_and_reads_as_the_same_spec_again(c
     given = small_spec()
     shown = get(client, secret, post(client, secret, "/v1/compiles", given)["Location"]).json()["spec"]
     assert (shown["sampling"]["min_agreement"], shown["sampling"]["label_samples"]) == (0.6, None)
-    assert shown["plan"] == {"kind": "fixed", "point_usd": None}
+    assert shown["plan"] == {"kind": "fixed", "point_usd": None, "stop": "worth", "more_candidates": False}
     assert parse_spec(shown) == parse_spec(given)
 
 
