@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from backend.domain.jobs.students import Student
 from backend.domain.money.pricing import PriceBook, price_book
 from backend.domain.money.runner_work import (
     Work,
@@ -117,9 +118,10 @@ class Trials:
         """The expected work of one training on `n_pairs` and of one evaluation."""
         train = self.spec.train
         if kind is TrialKind.ENCODER:
+            epochs = 1 if train.student == Student.FROZEN else train.epochs
             read = (self.n_heldout + min(self.n_gold, MAX_GOLD_ALONE)) * self.encoded
             return TrialWork(
-                train=encoder_training(round(n_pairs * train.epochs * self.encoded)),
+                train=encoder_training(round(n_pairs * epochs * self.encoded)),
                 evaluate=encoder_reading(round(read)),
             )
         base, options = train.causal.base, train.causal.options()

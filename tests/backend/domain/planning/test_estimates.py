@@ -387,3 +387,10 @@ def test_json_and_text_keep_five_votes_and_a_fixed_k() -> None:
     made = estimate(generative("json"), n_captures=300, prompt_tokens_label=1000)
     assert any(line.startswith("5 label samples a pick") for line in made.assumptions)
     assert not any("in any case" in line for line in made.assumptions)
+
+
+def test_a_frozen_student_reads_its_pairs_once() -> None:
+    steps = [estimate(spec(train={"student": student})).steps for student in ("adapter", "frozen")]
+    adapter, frozen = (each[StepName.DISTILLATION].expected - 900 for each in steps)  # without the price of a job
+    assert adapter == pytest.approx(7 * frozen, rel=0.02)
+    assert steps[0][StepName.LABELING] == steps[1][StepName.LABELING]
