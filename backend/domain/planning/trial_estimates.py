@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.domain.jobs.students import Student
 from backend.domain.money.pricing import PriceBook, price_book
 from backend.domain.money.runner_work import (
     Work,
@@ -118,7 +117,7 @@ class Trials:
         """The expected work of one training on `n_pairs` and of one evaluation."""
         train = self.spec.train
         if kind is TrialKind.ENCODER:
-            epochs = 1 if train.student == Student.FROZEN else train.epochs
+            epochs = 1 if train.student == "frozen" else train.epochs
             read = (self.n_heldout + min(self.n_gold, MAX_GOLD_ALONE)) * self.encoded
             return TrialWork(
                 train=encoder_training(round(n_pairs * epochs * self.encoded)),
