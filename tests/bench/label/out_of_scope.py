@@ -9,7 +9,6 @@ unsure; beside it the area under the curve of confidence as a detector, and that
 """
 
 import argparse
-import hashlib
 import json
 import sys
 from collections.abc import Iterator
@@ -19,14 +18,10 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from backend.domain.evaluation.abstaining import choose_threshold
-from backend.domain.jobs.runner_jobs import DistillJob, EvaluateJob, TrainOptions
-from gpu_runners.distill.label.train import distill
-from gpu_runners.jobs.label_evaluation import evaluate
-from gpu_runners.models.bases import MINILM, open_base
 from tests.bench.banking77_data import data_folder
 from tests.bench.label.choosing import Pool
 from tests.bench.label.sets import read_sets
-from tests.bench.label.students import Test, lines, picks_of
+from tests.bench.label.students import Test, picks_of, trained_and_asked
 from tests.bench.minilm import minilm
 
 Floats = NDArray[np.float64]
@@ -42,26 +37,7 @@ def out_of_scope() -> list[str]:
 def rows_of(pool: Pool, k: int, outside: list[str]) -> Iterator[str]:
     """A table's rows for one adapter."""
     test, picks = Test(pool), picks_of(pool, "random", k)
-    labels = [test.names[i] for i in sorted(set(pool.labels[picks].tolist()))]
-    pairs = lines({"input": pool.keys[i], "label": test.names[pool.labels[i]], "weight": 1.0} for i in picks)
-    job = DistillJob(
-        base_model=MINILM,
-        labels=labels,
-        dataset_sha256=hashlib.sha256(pairs).hexdigest(),
-        train=TrainOptions(seed=pool.seed).to_json(),
-    )
-    blob, result = distill(job, pairs, base=open_base(MINILM))
-    inputs = lines({"input": text} for text in [*test.texts, *outside])
-    asked = EvaluateJob(
-        base_model=MINILM,
-        base_model_sha256=result.base_model_sha256,
-        labels=labels,
-        adapter_sha256=result.adapter_sha256,
-        adapter_config=result.adapter_config,
-        temperature=result.temperature,
-        inputs_sha256=hashlib.sha256(inputs).hexdigest(),
-    )
-    answered = evaluate(asked, inputs, blob, base=open_base(MINILM))
+    result, answered, _ = trained_and_asked(pool, picks, test.names, [*test.texts, *outside], seed=pool.seed)
     n = len(test.texts)
     right = np.array([a == test.names[b] for a, b in zip(answered.predictions[:n], test.labels, strict=True)])
     sure = np.array(answered.confidences)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.domain.jobs.runner_jobs import DistillJob, EvaluateJob, TrainOptions
+from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, EvaluateJob, EvaluateResult, TrainOptions
 from backend.domain.labeling.calibration import ece
 from backend.domain.labeling.linear_head import fit_linear_head
 from gpu_runners.distill.label.train import distill
@@ -87,11 +87,14 @@ def _base() -> Base:
     return open_base(MINILM)
 
 
-def adapter(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> Answers:
+def trained_and_asked(
+    pool: Pool, picks: NDArray[np.int64], names: Sequence[str], texts: Iterable[str], *, seed: int
+) -> tuple[DistillResult, EvaluateResult, float]:
+    """What the product's trainer makes of right labels of the picks, what that answers, and the CPU seconds of the
+    training."""
     started = time.process_time()
-    labels = [test.names[i] for i in sorted(set(pool.labels[picks].tolist()))]
-    rows = [{"input": pool.keys[i], "label": test.names[pool.labels[i]], "weight": 1.0} for i in picks]
-    dataset = lines(rows)
+    labels = [names[i] for i in sorted(set(pool.labels[picks].tolist()))]
+    dataset = lines({"input": pool.keys[i], "label": names[pool.labels[i]], "weight": 1.0} for i in picks)
     job = DistillJob(
         base_model=MINILM,
         labels=labels,
@@ -100,7 +103,7 @@ def adapter(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> A
     )
     blob, result = distill(job, dataset, base=_base())
     cpu_s = time.process_time() - started
-    inputs = lines([{"input": text} for text in test.texts])
+    inputs = lines({"input": text} for text in texts)
     asked = EvaluateJob(
         base_model=MINILM,
         base_model_sha256=result.base_model_sha256,
@@ -110,7 +113,11 @@ def adapter(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> A
         temperature=result.temperature,
         inputs_sha256=hashlib.sha256(inputs).hexdigest(),
     )
-    answered = evaluate(asked, inputs, blob, base=_base())
+    return result, evaluate(asked, inputs, blob, base=_base()), cpu_s
+
+
+def adapter(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> Answers:
+    result, answered, cpu_s = trained_and_asked(pool, picks, test.names, test.texts, seed=seed)
     right = np.array([a == test.names[b] for a, b in zip(answered.predictions, test.labels, strict=True)])
     return Answers(
         right=right,
