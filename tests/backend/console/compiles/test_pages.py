@@ -281,7 +281,7 @@ def test_a_part_of_the_pairs_that_trains_is_on_the_page_with_its_figure(row) -> 
     text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
     assert "0.801 on 300 pairs" in text
     assert '0.821 on 300 pairs <span class="tag good">trains</span>' in text
-    assert "0.711" not in text
+    assert "0.711 on" not in text
 
 
 def test_a_failure_says_what_to_do(row):
