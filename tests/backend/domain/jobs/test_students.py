@@ -43,3 +43,7 @@ def test_the_standings_begin_with_the_winner_and_count_what_differs() -> None:
 
 def test_a_student_that_was_asked_about_nothing_has_no_accuracy() -> None:
     assert [one.to_json()["accuracy_ppm"] for one in standings(right(0, 0, 0, 0), ADAPTER)] == [0, 0]
+
+
+def test_nobody_stands_where_nobody_was_asked() -> None:
+    assert standings({}, ADAPTER) == ()

@@ -1,6 +1,7 @@
 """The real MiniLM, trained for real on forty pairs."""
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -128,6 +129,14 @@ def test_the_adapter_and_the_frozen_head_compete_on_pairs_that_they_had_not_seen
     assert adapter["n"] == frozen["n"] == result.active["n_validation"]
     assert adapter["correct"] == sum(result.held_right)
     assert frozen["correct"] - adapter["correct"] == frozen["better"] - frozen["worse"]
+
+
+def test_two_texts_a_label_train_though_none_can_be_held(make_job: MakeJob, base: Base) -> None:
+    dataset = jsonl(task_rows(2))
+    job = dataclasses.replace(make_job(epochs=1), dataset_sha256=hashlib.sha256(dataset).hexdigest())
+    blob, result = distill(job, dataset, base=base)
+    assert from_bytes(blob).lora
+    assert (result.student, result.competition, result.held_right, result.temperature) == ("adapter", [], [], 1.0)
 
 
 @pytest.mark.nightly
