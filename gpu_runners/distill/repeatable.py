@@ -14,19 +14,21 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 @contextmanager
 def deterministic(seed: int) -> Iterator[None]:
     """One thread (two gain nothing at these batch sizes and change the order of sums), deterministic kernels, a seeded
-    generator. Memory that is made and not written is left as it is: nothing here reads it."""
+    generator. Memory that is made and not written is left as it is: nothing here reads it.
+
+    `torch.use_deterministic_algorithms` does the same and imports torch's compiler, which is 3 s of CPU time."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    threads, was = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    threads, was = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     memory: Any = torch.utils.deterministic
     filled, memory.fill_uninitialized_memory = memory.fill_uninitialized_memory, False
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")
     torch.manual_seed(seed)
     try:
         with threadpool_limits(1):
             yield
     finally:
         memory.fill_uninitialized_memory = filled
-        torch.use_deterministic_algorithms(was)
+        torch.set_deterministic_debug_mode(was)
         torch.set_num_threads(threads)

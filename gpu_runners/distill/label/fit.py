@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import entropy
+from scipy.special import entr
 from torch import Tensor, nn
 
 from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill import checkpoint
+from gpu_runners.distill.label.adamw import AdamW
 from gpu_runners.distill.label.dataset import Pair, batches, targets_of
 from gpu_runners.distill.label.nets import Net, Rows
 from gpu_runners.errors import JobFailed
@@ -63,10 +64,10 @@ class Fit:
         self.net, self.options, self.members = net, options, members
         self._lengths = np.array([len(rows[i]) for i in members])
         targets = targets_of([pairs[i] for i in members], n_labels)
-        self._least = entropy(targets, axis=1)
+        self._least = entr(targets).sum(axis=1)
         self._targets = torch.from_numpy(targets).to(net.device)
         self._weights = torch.tensor([pairs[i].weight for i in members], device=net.device)
-        self.optimizer = torch.optim.AdamW(list(net.trained.values()), lr=options.learning_rate, fused=True)
+        self.optimizer = AdamW(net.trained)
         self._losses = np.zeros(len(members))  # of each member's last training, above its least
         self._trained_in = np.zeros(len(members), dtype=np.int64)  # the epoch of that training
         self.step, self.epoch, self._at = 0, 0, 0
@@ -95,8 +96,6 @@ class Fit:
         """One optimiser step; its loss. Raises JobFailed(diverged)."""
         if self.is_epoch_done:
             self._begin(self.epoch + 1)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.options.learning_rate * self._learning_rate_factor()
         chosen = self._batches[self._at]
         losses = nn.functional.cross_entropy(
             self.net.logits(self.members[chosen].tolist(), dropout=True), self._targets[chosen], reduction="none"
@@ -108,10 +107,10 @@ class Fit:
             raise JobFailed(
                 f"The training loss became {value} at step {self.step}; lower train.learning_rate.", code="diverged"
             )
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(list(self.net.trained.values()), CLIP_NORM)
-        self.optimizer.step()
+        self.optimizer.step(self.options.learning_rate * self._learning_rate_factor())
         self._losses[chosen] = losses.detach().cpu().numpy() - self._least[chosen]
         self._trained_in[chosen] = self.epoch
         self.step, self._at = self.step + 1, self._at + 1
@@ -152,8 +151,8 @@ class Fit:
         }
         for name, parameter in self.net.trained.items():
             out[f"param.{name}"] = parameter
-            if moments := self.optimizer.state.get(parameter):
-                out |= {f"adam_m.{name}": moments["exp_avg"], f"adam_v.{name}": moments["exp_avg_sq"]}
+            if moments := self.optimizer.moments.get(name):
+                out |= {f"adam_m.{name}": moments[0], f"adam_v.{name}": moments[1]}
         return out | checkpoint.rng_tensors(self.net.device)
 
     def restore(self, tensors: Mapping[str, Tensor], *, step: int) -> None:
@@ -163,11 +162,11 @@ class Fit:
                 parameter.copy_(tensors[f"param.{name}"])
                 if f"adam_m.{name}" not in tensors:
                     continue
-                self.optimizer.state[parameter] = {
-                    "step": torch.tensor(float(step), device=device),
-                    "exp_avg": tensors[f"adam_m.{name}"].to(device),
-                    "exp_avg_sq": tensors[f"adam_v.{name}"].to(device),
-                }
+                self.optimizer.moments[name] = (
+                    tensors[f"adam_m.{name}"].to(device),
+                    tensors[f"adam_v.{name}"].to(device),
+                    torch.tensor(float(step), device=device),
+                )
         self._losses, self._trained_in = tensors["fit.losses"].numpy(), tensors["fit.trained_in"].numpy()
         self._trains = tensors["fit.trains"].numpy()
         self.step, (self.epoch, self._at) = step, tensors["fit.at"].tolist()

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from backend.domain.evaluation.abstaining import choose_threshold
+from backend.domain.jobs.runner_jobs import TrainOptions
 from tests.bench.banking77_data import data_folder
 from tests.bench.label.choosing import Pool
 from tests.bench.label.sets import read_sets
@@ -37,10 +38,11 @@ def out_of_scope() -> list[str]:
 def rows_of(pool: Pool, k: int, outside: list[str]) -> Iterator[str]:
     """A table's rows for one adapter."""
     test, picks = Test(pool), picks_of(pool, "random", k)
-    result, answered, _ = trained_and_asked(pool, picks, test.names, [*test.texts, *outside], seed=pool.seed)
+    train = TrainOptions(seed=pool.seed)
+    result, answered, _ = trained_and_asked(pool, picks, test.names, [*test.texts, *outside], train=train)
     n = len(test.texts)
     right = np.array([a == test.names[b] for a, b in zip(answered.predictions[:n], test.labels, strict=True)])
-    sure = np.array(answered.confidences)
+    sure = answered.confidences
     embedded = np.stack(list(minilm().embed([*test.texts, *outside]))) @ pool.rows[picks].T
     by_confidence, by_distance = _auc(sure, n), _auc(embedded.max(axis=1), n)
     for accuracy in ACCURACIES:

@@ -24,12 +24,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, EvaluateJob, EvaluateResult, TrainOptions
+from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
 from backend.domain.labeling.calibration import ece
 from backend.domain.labeling.linear_head import fit_linear_head
+from gpu_runners.artifacts.label_model import LabelModel
 from gpu_runners.distill.label.train import distill
-from gpu_runners.jobs.label_evaluation import evaluate
+from gpu_runners.jobs.label_evaluation import in_batches
 from gpu_runners.models.bases import MINILM, Base, open_base
+from gpu_runners.models.encoder_runtimes import Runtime, load_runtime
+from gpu_runners.models.label_adapter import AdapterConfig, from_bytes
 from tests.bench.label.choosing import Pool, at_random, in_rounds
 from tests.bench.label.sets import DEVELOPMENT, read_sets
 
@@ -82,46 +85,58 @@ def frozen(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> An
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A trained student's labels of the texts, and how sure it is of each, (n,)."""
+
+    predictions: Sequence[str]
+    confidences: NDArray[np.float64]
+
+
 @cache
 def _base() -> Base:
     return open_base(MINILM)
 
 
+@cache
+def _runtime() -> Runtime:
+    return load_runtime(_base())
+
+
 def trained_and_asked(
-    pool: Pool, picks: NDArray[np.int64], names: Sequence[str], texts: Iterable[str], *, seed: int
-) -> tuple[DistillResult, EvaluateResult, float]:
+    pool: Pool, picks: NDArray[np.int64], names: Sequence[str], texts: Sequence[str], *, train: TrainOptions
+) -> tuple[DistillResult, Asked, float]:
     """What the product's trainer makes of right labels of the picks, what that answers, and the CPU seconds of the
     training."""
     started = time.process_time()
     labels = [names[i] for i in sorted(set(pool.labels[picks].tolist()))]
     dataset = lines({"input": pool.keys[i], "label": names[pool.labels[i]], "weight": 1.0} for i in picks)
     job = DistillJob(
-        base_model=MINILM,
-        labels=labels,
-        dataset_sha256=hashlib.sha256(dataset).hexdigest(),
-        train=TrainOptions(seed=seed).to_json(),
+        base_model=MINILM, labels=labels, dataset_sha256=hashlib.sha256(dataset).hexdigest(), train=train.to_json()
     )
     blob, result = distill(job, dataset, base=_base())
     cpu_s = time.process_time() - started
-    inputs = lines({"input": text} for text in texts)
-    asked = EvaluateJob(
-        base_model=MINILM,
-        base_model_sha256=result.base_model_sha256,
+    model = LabelModel.build(
+        base=_base(),
+        runtime=_runtime(),
+        adapter=from_bytes(blob),
+        config=AdapterConfig.from_json(result.adapter_config),
         labels=labels,
-        adapter_sha256=result.adapter_sha256,
-        adapter_config=result.adapter_config,
         temperature=result.temperature,
-        inputs_sha256=hashlib.sha256(inputs).hexdigest(),
     )
-    return result, evaluate(asked, inputs, blob, base=_base()), cpu_s
+    probabilities = in_batches(model.probabilities, model.tokenizer.ids(texts))
+    best = probabilities.argmax(axis=1)
+    asked = Asked(predictions=[labels[i] for i in best], confidences=probabilities.max(axis=1).astype(np.float64))
+    return result, asked, cpu_s
 
 
 def adapter(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> Answers:
-    result, answered, cpu_s = trained_and_asked(pool, picks, test.names, test.texts, seed=seed)
+    train = TrainOptions(seed=seed)
+    result, answered, cpu_s = trained_and_asked(pool, picks, test.names, test.texts, train=train)
     right = np.array([a == test.names[b] for a, b in zip(answered.predictions, test.labels, strict=True)])
     return Answers(
         right=right,
-        confidences=np.array(answered.confidences),
+        confidences=answered.confidences,
         cpu_s=cpu_s,
         student=result.student,
         competition=result.competition,
