@@ -1,6 +1,7 @@
 """Wrong endpoints, each a real server on loopback: the client tells them apart, and each has its sentence. Vendors'
 words are as they are documented or were reported, with the page beside them."""
 
+import dataclasses
 import gzip
 import json
 import socket
@@ -43,15 +44,17 @@ DEEPSEEK = {"message": "Insufficient Balance", "type": "unknown_error", "code": 
 # https://docs.anthropic.com/en/api/errors
 ANTHROPIC = {"type": "invalid_request_error", "message": "Your credit balance is too low to access the Anthropic API."}
 
+CAPS = TeacherCaps(logprobs=True)
+
 
 def error(value: Any) -> bytes:
     return json.dumps({"error": value}).encode()
 
 
 def teacher_at(base_url: str, **changes: Any) -> OpenAICompatibleTeacher:
-    fields: dict[str, Any] = {"api_key": KEY, "allowed_origins": frozenset({base_url})} | changes
+    fields: dict[str, Any] = {"api_key": KEY, "allowed_origins": frozenset({base_url}), "caps": CAPS} | changes
     identity = TeacherIdentity(provider="openai_compatible", model="gpt-9")
-    return OpenAICompatibleTeacher(identity=identity, base_url=base_url, caps=TeacherCaps(logprobs=True), **fields)
+    return OpenAICompatibleTeacher(identity=identity, base_url=base_url, **fields)
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +157,22 @@ def test_a_200_that_refuses_an_option_teaches_it_as_a_400_does() -> None:
         assert teacher.complete(REQUEST, deadline_s=5).choices[0].text == "yes"
         assert [lesson.option for lesson in teacher.lessons] == [Option.SEED]
         teacher.close()
+
+
+@pytest.mark.parametrize("name", ["logprobs", "top_logprobs"])
+def test_a_teacher_that_refuses_log_probs_is_asked_for_the_label_alone(name: str) -> None:
+    refused = error({"code": 400, "message": f"Unsupported parameter: '{name}'", "param": name})
+    request = dataclasses.replace(REQUEST, n=1, logprobs=True, top_logprobs=5, labels=("yes", "no"))
+    told = answer(200, json.dumps(completion_body("yes")).encode())
+    with HostileTeacher(answer(400, refused), told) as hostile:
+        teacher = teacher_at(hostile.base_url, caps=TeacherCaps(logprobs=True, max_top_logprobs=20))
+        (choice,) = teacher.complete(request, deadline_s=5).choices
+        assert (choice.text, choice.label_logprobs) == ("yes", None)
+        assert [lesson.option for lesson in teacher.lessons] == [Option(name)]
+        first, second = (json.loads(one[one.index(b"{") :]) for one in hostile.requests)
+        teacher.close()
+    assert first["top_logprobs"] == 5
+    assert name not in second
 
 
 def test_a_bomb_is_not_unpacked_and_has_its_sentence() -> None:
