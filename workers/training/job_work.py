@@ -33,7 +33,7 @@ def training_work(run: CompileRun, trial: Trial, value: dict[str, Any]) -> JobWo
     train, labeled, n_tokens = run.spec.train, run.output(LabelingOut), _count(value, "n_tokens")
     if trial.kind is TrialKind.ENCODER:
         texts = [row["input"] for row in get_jsonl(run.tenant_id, labeled.dataset)]
-        most = train.epochs * _most(texts, room=TEXT_ROOM, limit=train.max_tokens)
+        most = train.passes(len(texts)) * _most(texts, room=TEXT_ROOM, limit=train.max_tokens)
         done = None if n_tokens is None else encoder_training(n_tokens)
         return JobWork(done=done, most=encoder_training(most))
     rows = get_jsonl(run.tenant_id, labeled.completions or labeled.dataset)

@@ -38,7 +38,8 @@ def distill_offer(run: CompileRun, trial: Trial) -> Offer:
     labeled = run.output(LabelingOut)
     dataset = labeled.dataset
     if trial.kind is TrialKind.ENCODER:
-        options = replace(train.options(), rank=trial.rank, alpha=trial.alpha)
+        n_pairs = len(get_jsonl(run.tenant_id, dataset))
+        options = replace(train.options(n_pairs), rank=trial.rank, alpha=trial.alpha)
         job = DistillJob(
             base_model=train.base, labels=label_names(run.spec), dataset_sha256=dataset, train=options.to_json()
         )

@@ -45,7 +45,7 @@ def start(source: Compile, arm: Arm, *, budget_microusd: int | None, api_key_id:
     check_teacher(source.tenant_id, spec)
     check_embedder(spec)
     n_captured = sum(s.n_candidates for s in _slices(source) if s.is_captured)
-    expected = estimate_arm(estimate_now(spec, n_captures=n_captured), arm, pools, _paid_by(source))
+    expected = estimate_arm(estimate_now(spec, n_captures=n_captured), arm, pools, _paid_by(source, spec))
     budget = source.budget_microusd if budget_microusd is None else budget_microusd
     check_budget(expected, budget)
     return queue(
@@ -175,7 +175,7 @@ def k_fixed(spec: Spec, theirs: Slice) -> int:
     return int((theirs.selection or {}).get("k_actual", 0))
 
 
-def _paid_by(source: Compile) -> Paid:
+def _paid_by(source: Compile, spec: Spec) -> Paid:
     steps = {step.name: step for step in StepRun.objects.filter(tenant_id=source.tenant_id, compile=source)}
     labeled = LabelingOut.from_json(steps[StepName.LABELING].output)
     return Paid(
@@ -184,6 +184,7 @@ def _paid_by(source: Compile) -> Paid:
         evaluation=steps[StepName.EVALUATION].spent_microusd,
         n_pairs=labeled.n_pairs,
         n_gold=labeled.n_gold_pairs,
+        passes=spec.train.passes,
     )
 
 

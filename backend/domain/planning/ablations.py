@@ -9,7 +9,7 @@ What is here decides; `backend.compiles.lifecycle.ablations` reads the rows.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -82,13 +82,14 @@ class Pool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paid:
     """The costs of the ablated compile, micro-USD: of the labels of each text, for training on `n_pairs` pairs (of them
-    `n_gold` gold), for the evaluation."""
+    `n_gold` gold), for the evaluation. `passes` are those that a training makes over so many pairs."""
 
     labels: Sequence[int]
     training: int
     evaluation: int
     n_pairs: int
     n_gold: int
+    passes: Callable[[int], int]
 
 
 def n_to_label(pools: Sequence[Pool], arm: Arm) -> tuple[int, float]:
@@ -121,7 +122,8 @@ def estimate_arm(base: Estimate, arm: Arm, pools: Sequence[Pool], paid: Paid) ->
         expected=math.ceil(n_new * mean),
         high=math.ceil(2 * n_most * max(paid.labels, default=0)),
     )
-    steps[StepName.DISTILLATION] = _runner(paid.training * n_pairs / max(1, paid.n_pairs))
+    trained, theirs = n_pairs * paid.passes(n_pairs), paid.n_pairs * paid.passes(paid.n_pairs)
+    steps[StepName.DISTILLATION] = _runner(paid.training * trained / max(1, theirs))
     steps[StepName.EVALUATION] = _runner(paid.evaluation)
     ours = steps[StepName.DISTILLATION].high + steps[StepName.EVALUATION].high
     return replace(base, steps=steps, assumptions=tuple(_assumptions(n_labeled, n_new, paid)), platform_high=ours)

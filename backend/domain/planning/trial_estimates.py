@@ -117,7 +117,7 @@ class Trials:
         """The expected work of one training on `n_pairs` and of one evaluation."""
         train = self.spec.train
         if kind is TrialKind.ENCODER:
-            epochs = 1 if train.student == "frozen" else train.epochs
+            epochs = 1 if train.student == "frozen" else train.passes(n_pairs)
             read = (self.n_heldout + min(self.n_gold, MAX_GOLD_ALONE)) * self.encoded
             return TrialWork(
                 train=encoder_training(round(n_pairs * epochs * self.encoded)),

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 from backend.domain.jobs.causal_jobs import CausalOptions
 from backend.domain.jobs.runner_jobs import BASE_NAME, TrainOptions
 from backend.domain.spec.fields import BUDGET_BOUNDS, Money, Part
+from backend.domain.spec.passes import FEWEST_STEPS, MOST_PASSES, learning_rate, passes
 
 _TRAIN = TrainOptions()
 _CAUSAL = CausalOptions()
@@ -135,10 +136,22 @@ class Train(Part):
     rank: int = Field(default=_TRAIN.rank, ge=1, le=64, description="LoRA rank.", examples=[8])
     alpha: int = Field(default=_TRAIN.alpha, ge=1, le=256, description="LoRA alpha.", examples=[16])
     dropout: float = Field(default=_TRAIN.dropout, ge=0, lt=1, description="LoRA dropout.", examples=[0.05])
-    learning_rate: float = Field(
-        default=_TRAIN.learning_rate, gt=0, le=1, description="Peak learning rate.", examples=[0.002]
+    learning_rate: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description=f"Peak learning rate; null: {_TRAIN.learning_rate}, and less where few pairs are gone over more "
+        "often.",
+        examples=[0.002],
     )
-    epochs: int = Field(default=_TRAIN.epochs, ge=1, le=100, description="Passes over the pairs.", examples=[7])
+    epochs: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description=f"Passes over the pairs; null: {_TRAIN.epochs}, and for few pairs as many as make {FEWEST_STEPS} "
+        f"steps, at most {MOST_PASSES}.",
+        examples=[7],
+    )
     batch_size: int = Field(default=_TRAIN.batch_size, ge=1, le=512, description="Pairs per step.", examples=[16])
     warmup_share: float = Field(
         default=_TRAIN.warmup_share, ge=0, le=0.9, description="Share of the steps that warm up.", examples=[0.1]
@@ -173,9 +186,15 @@ class Train(Part):
         examples=["auto"],
     )
 
-    def options(self) -> TrainOptions:
-        """The hyper-parameters as a runner takes them of an encoder."""
-        return TrainOptions(**self.model_dump(exclude={"base", "kind", "escalate", "causal"}))
+    def passes(self, n_pairs: int) -> int:
+        """Return how often an encoder's training goes over so many pairs."""
+        return self.epochs or passes(n_pairs, self.batch_size)
+
+    def options(self, n_pairs: int) -> TrainOptions:
+        """The hyper-parameters as a runner takes them of an encoder that trains on so many pairs."""
+        epochs = self.passes(n_pairs)
+        others = self.model_dump(exclude={"base", "kind", "escalate", "causal", "epochs", "learning_rate"})
+        return TrainOptions(epochs=epochs, learning_rate=self.learning_rate or learning_rate(epochs), **others)
 
 
 Source = Literal["pack", "schema", "prompt", "model"]

@@ -1,6 +1,7 @@
 """What an arm is, what it labels and what it costs."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -36,7 +37,7 @@ POOLS = st.lists(
     min_size=1,
     max_size=6,
 )
-PAID = Paid(labels=[100, 140], training=2000, evaluation=300, n_pairs=30, n_gold=12)
+PAID = Paid(labels=[100, 140], training=2000, evaluation=300, n_pairs=30, n_gold=12, passes=lambda n: 7)
 
 
 @given(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?", fullmatch=True), ARMS)
@@ -100,6 +101,8 @@ def test_all_trains_longer_by_the_pairs_it_adds() -> None:
     assert both[Arm.RANDOM][StepName.DISTILLATION].expected == 2000
     assert both[Arm.ALL][StepName.DISTILLATION].expected == 2000 * (48 + 12) // 30
     assert both[Arm.ALL][StepName.LABELING].expected == (48 - 18) * 120
+    fewer = replace(PAID, passes=lambda n: 20 if n < 50 else 7)  # few pairs are gone over more often
+    assert estimate_arm(base, Arm.ALL, pools, fewer).steps[StepName.DISTILLATION].expected == 1400
     fixed = estimate_arm(base, Arm.FIXED, [Pool(n=48, k=30, k_fixed=16)], PAID).steps
     assert fixed[StepName.DISTILLATION].expected == math.ceil(2000 * (16 + 12) / 30)
     assert fixed[StepName.LABELING].expected == 0

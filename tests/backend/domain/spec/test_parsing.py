@@ -378,7 +378,14 @@ def test_a_label_answer_has_room_for_the_longest_label() -> None:
 
 
 def test_train_options_are_the_runners_own_with_the_same_defaults() -> None:
-    assert parse_spec(document()).train.options() == TrainOptions()
+    assert parse_spec(document()).train.options(334) == TrainOptions()
+
+
+def test_few_pairs_are_gone_over_more_often_and_what_a_spec_says_counts() -> None:
+    few = parse_spec(document()).train.options(32)
+    assert (few.epochs, few.learning_rate) == (20, 0.001183)
+    own = parse_spec(document(train={"epochs": 3, "learning_rate": 0.01})).train
+    assert (own.options(32).epochs, own.options(32).learning_rate, own.passes(32)) == (3, 0.01, 3)
 
 
 def test_uploaded_gold_is_judged_when_it_is_there() -> None:
