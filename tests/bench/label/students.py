@@ -3,11 +3,12 @@
     python -m tests.bench.label.students [--sets NAME ...] [--seeds N] [--k K ...] [--arms NAME ...] [--out FILE]
     python -m tests.bench.label.students --table FILE ...
 
-`frozen` is logistic regression (C = 10) on the frozen embeddings, `adapter` what the product's trainer makes, `setfit`
-the SetFit package (Tunstall et al. 2022) where it is installed in .bench-peers/setfit and on the path; its contrastive
-pairs are R = 5 a row (20 below 200 rows). Rows are right labels of `choosing`'s rules, `random` or `rounds`, or K of
-each label at random (`few`). At most 1,000 test rows. A figure has the debiased calibration error where the student
-gives confidences, and the CPU seconds of its training.
+`frozen` is logistic regression (C = 10) on the frozen embeddings, `adapter` what the product's trainer makes, `seven`
+the same in seven passes whatever the number of pairs, `setfit` the SetFit package (Tunstall et al. 2022) where it is
+installed in .bench-peers/setfit and on the path; its contrastive pairs are R = 5 a row (20 below 200 rows). Rows are
+right labels of `choosing`'s rules, `random` or `rounds`, or K of each label at random (`few`). At most 1,000 test rows.
+A figure has the debiased calibration error where the student gives confidences, and the CPU seconds of its training;
+below stands what each arm has over another on the same rows, with the 95 % interval over seeds.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
 from backend.domain.labeling.calibration import ece
 from backend.domain.labeling.linear_head import fit_linear_head
+from backend.domain.spec.training import Train
 from gpu_runners.artifacts.label_model import LabelModel
 from gpu_runners.distill.label.train import distill
 from gpu_runners.jobs.label_evaluation import in_batches
@@ -35,6 +37,7 @@ from gpu_runners.models.encoder_runtimes import Runtime, load_runtime
 from gpu_runners.models.label_adapter import AdapterConfig, from_bytes
 from tests.bench.label.choosing import Pool, at_random, in_rounds
 from tests.bench.label.sets import DEVELOPMENT, read_sets
+from tests.bench.label.students_table import differences, table
 
 ARMS = ("frozen random", "frozen rounds", "adapter random", "adapter rounds")
 MOST_TESTED = 1_000
@@ -131,7 +134,14 @@ def trained_and_asked(
 
 
 def adapter(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> Answers:
-    train = TrainOptions(seed=seed)
+    return _asked(pool, picks, test, replace(Train().options(len(picks)), seed=seed))
+
+
+def seven(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> Answers:
+    return _asked(pool, picks, test, TrainOptions(seed=seed))
+
+
+def _asked(pool: Pool, picks: NDArray[np.int64], test: Test, train: TrainOptions) -> Answers:
     result, answered, cpu_s = trained_and_asked(pool, picks, test.names, test.texts, train=train)
     right = np.array([a == test.names[b] for a, b in zip(answered.predictions, test.labels, strict=True)])
     return Answers(
@@ -176,7 +186,7 @@ def setfit(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> An
     return Answers(right=right, confidences=probabilities.max(axis=1), cpu_s=cpu_s)
 
 
-STUDENTS = {"frozen": frozen, "adapter": adapter, "setfit": setfit}
+STUDENTS = {"frozen": frozen, "adapter": adapter, "seven": seven, "setfit": setfit}
 
 
 def lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
@@ -193,26 +203,6 @@ def run_of(pool: Pool, arm: str, k: int, seed: int) -> dict[str, Any]:
     return about | {"ece": error, "cpu_s": round(answers.cpu_s, 2)} | told
 
 
-def table(runs: Iterable[Mapping[str, Any]]) -> str:
-    """Accuracy in percent (calibration error; CPU seconds), means over seeds."""
-    runs = list(runs)
-    arms = list(dict.fromkeys(run["arm"] for run in runs))
-    lines = ["| set, K (seeds) | " + " | ".join(arms) + " |", "|---" * (len(arms) + 1) + "|"]
-    for name, k in dict.fromkeys((run["set"], run["k"]) for run in runs):
-        mine = [run for run in runs if (run["set"], run["k"]) == (name, k)]
-        n = len({run["seed"] for run in mine})
-        cells = [_cell([run for run in mine if run["arm"] == arm]) for arm in arms]
-        lines.append(f"| {name}, {k} ({n}) | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _cell(runs: Sequence[Mapping[str, Any]]) -> str:
-    if not runs:
-        return "-"
-    accuracy, error, cpu = (np.mean([run[key] for run in runs]) for key in ("accuracy", "ece", "cpu_s"))
-    return f"{100 * accuracy:.1f} ({error:.3f}; {cpu:.1f})"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=list(DEVELOPMENT))
@@ -221,9 +211,11 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", default=list(ARMS))
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path, nargs="+")
+    parser.add_argument("--against", nargs="+", default=["frozen random", "adapter random", "seven few", "setfit few"])
     args = parser.parse_args()
     if args.table:
-        print(table(json.loads(line) for file in args.table for line in file.read_text().splitlines()))
+        shown = [json.loads(line) for file in args.table for line in file.read_text().splitlines()]
+        print(table(shown), *filter(None, (differences(shown, arm) for arm in args.against)), sep="\n\n")
         return
     runs = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out and args.out.exists() else []
     done = {(run["set"], run["seed"], run["k"], run["arm"]) for run in runs}
@@ -238,7 +230,7 @@ def main() -> None:
                     with args.out.open("a") as file:
                         file.write(json.dumps(runs[-1]) + "\n")
             print(f"{data.name}, seed {seed} is done", file=sys.stderr)
-    print(table(runs))
+    print(table(runs), *filter(None, (differences(runs, arm) for arm in args.against)), sep="\n\n")
 
 
 if __name__ == "__main__":
