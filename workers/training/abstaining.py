@@ -1,6 +1,7 @@
 """The trust that the confidences of a label task's model deserve: their error on held-out gold, the threshold below
 which an answer is unsure, and what that comes to there."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backend.domain.evaluation.abstaining import (
@@ -11,17 +12,22 @@ from backend.domain.evaluation.abstaining import (
     sure_answers,
 )
 from backend.domain.jobs.runner_jobs import DistillResult
+from backend.domain.labeling.cuts import WITHOUT
 from backend.domain.spec.parsing import LabelOutput, Spec
 from workers.training.measurement import Measurement
 from workers.training.trial_jobs import Trained
 
 
-def threshold_of(spec: Spec, trained: Trained) -> Threshold | None:
-    """The threshold of a task that abstains, from the pairs that calibrated the model; None of any other."""
+def threshold_of(spec: Spec, trained: Trained, cuts: Sequence[Mapping[str, Any]]) -> Threshold | None:
+    """The threshold of a task that abstains, from the pairs that calibrated the model; None of any other. `cuts` are
+    those that were compared: where the chosen one left the most contradicted pairs out, the others show no bound."""
     output = spec.output
     if not isinstance(output, LabelOutput) or output.abstain is None or not isinstance(trained, DistillResult):
         return None
-    return choose_threshold(trained.held_confidences_ppm, trained.held_right, accuracy=output.abstain.accuracy)
+    are_all = not any(cut["chosen"] and cut["name"] in WITHOUT for cut in cuts)
+    return choose_threshold(
+        trained.held_confidences_ppm, trained.held_right, accuracy=output.abstain.accuracy, are_all=are_all
+    )
 
 
 def sure_of(spec: Spec, gold: list[str], measured: Measurement) -> SureAnswers | None:

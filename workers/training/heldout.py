@@ -20,6 +20,7 @@ from backend.domain.evaluation.means import Means
 from backend.domain.evaluation.own_time import Clock, OwnTime, Unit, own_time
 from backend.domain.jobs.causal_jobs import EvaluateCausalResult
 from backend.domain.jobs.runner_jobs import DistillResult, EvaluateResult
+from backend.domain.jobs.students import Student
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
 from backend.domain.spec.gold import leakage
@@ -226,7 +227,12 @@ def gate_of(
         score,
         rank=rank if isinstance(rank, int) else 1,
         alternatives=alternatives_of(run, measured),
-        means=Means(is_causal=is_causal, ranks=tuple(ranks), has_slices=bool(run.spec.slices) or not run.spec.captures),
+        means=Means(
+            is_causal=is_causal,
+            ranks=tuple(ranks),
+            has_slices=bool(run.spec.slices) or not run.spec.captures,
+            is_frozen=isinstance(trained, DistillResult) and trained.student == Student.FROZEN,
+        ),
     )
 
 

@@ -127,12 +127,19 @@ def read_answered(run: CompileRun, trial: Trial, value: dict[str, Any], *, n: in
     return evaluate_causal_result(value, answer=answer_form(run.spec), n=n)
 
 
+def student_facts(trained: Trained) -> dict[str, Any]:
+    """The student of an encoder's training and its competition; empty where a runner says none."""
+    if not isinstance(trained, DistillResult) or not trained.student:
+        return {}
+    return {"student": trained.student, "competition": trained.competition}
+
+
 def distill_facts(trained: Trained) -> dict[str, Any]:
     """The facts that receipts and the API tell about a training."""
     resumed: dict[str, Any] = (
         {
             "resumed_from_epoch": trained.resumed_from_epoch,
-            **({"student": trained.student, "competition": trained.competition} if trained.student else {}),
+            **student_facts(trained),
         }
         if isinstance(trained, DistillResult)
         else {"resumed_from_step": trained.resumed_from_step, "tokenizer_sha256": trained.tokenizer_sha256}

@@ -26,7 +26,7 @@ from workers.training.abstaining import threshold_of
 from workers.training.heldout import evaluation_of, gate_of, measure, score_of
 from workers.training.job_work import evaluation_work, training_work
 from workers.training.measurement import Measurement
-from workers.training.trial_jobs import Trained, distill_offer, evaluate_offer, read_answered, read_trained
+from workers.training.trial_jobs import Trained, student_facts, distill_offer, evaluate_offer, read_answered, read_trained
 
 STEP = StepName.EVALUATION
 
@@ -69,6 +69,7 @@ def advance_trial(run: CompileRun, nth: int) -> bool:
         first_failed=decision.first_failed,
         accuracy_ppm=evaluation.accuracy_ppm,
         cost_microusd=sum(fact.amount_microusd for _, fact in _runner_facts(run, nth)),
+        **student_facts(trained),
     )
     _end(run, nth, outcome, evals=put_json(run.tenant_id, measured.to_json()))
     return True
@@ -109,8 +110,10 @@ def _answers(run: CompileRun, nth: int, trial: Trial) -> tuple[Measurement, Trai
     if answered is None:
         return None
     result = read_answered(run, trial, answered[1], n=len(heldout))
-    dataset = get_jsonl(run.tenant_id, run.output(LabelingOut).dataset)
-    return replace(measure(run, heldout, dataset, result), threshold=threshold_of(run.spec, trained)), trained
+    labeled = run.output(LabelingOut)
+    dataset = get_jsonl(run.tenant_id, labeled.dataset)
+    threshold = threshold_of(run.spec, trained, labeled.cuts or ())
+    return replace(measure(run, heldout, dataset, result), threshold=threshold), trained
 
 
 def _end(run: CompileRun, nth: int, outcome: TrialOutcome, **ended: Any) -> None:

@@ -32,7 +32,7 @@ def student_of(steps: Iterable[StepRun], spec: Spec) -> Student | None:
     trial = evaluated.trials[evaluated.chosen] if evaluated.trials else {}
     if trial.get("kind", TrialKind.ENCODER) != TrialKind.ENCODER:
         return None
-    trained = outputs.get(StepName.DISTILLATION, {}).get("facts", {})
+    trained = trial if trial.get("student") else outputs.get(StepName.DISTILLATION, {}).get("facts", {})
     return Student(trained.get("student") or Student.ADAPTER)
 
 

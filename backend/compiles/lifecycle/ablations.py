@@ -5,6 +5,7 @@ An arm is a compile like any other: steps, lease, events, receipts, budget. The 
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -12,17 +13,21 @@ from uuid import UUID
 from django.db.models import Count, Q
 
 from backend.blobs import get_json, get_jsonl
-from backend.compiles.lifecycle.ablation_checks import check_budget, check_is_planned, check_student
+from backend.compiles.lifecycle.ablation_checks import check_budget, check_is_planned, check_student, student_of
 from backend.compiles.lifecycle.submission import check_embedder, check_teacher, estimate_now, queue
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, LABEL_CALLS, LABELED_STATES, CandidateState
 from backend.domain.answers.json_values import BadAnswer, is_exact, parse_answer
 from backend.domain.errors import Conflict
 from backend.domain.evaluation.paired import compare
+from backend.domain.jobs.students import Student
 from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
+from backend.domain.money.pricing import price_book
+from backend.domain.money.runner_work import WorkSku, cost_of
 from backend.domain.planning.ablations import STUDENT_ARMS, Arm, Comparison, Outcome, Paid, Pool, arm_spec, estimate_arm
 from backend.domain.planning.label_plans import k_of_captures
 from backend.domain.planning.step_outputs import EvaluationOut, LabelingOut, SlicingOut
+from backend.domain.planning.trials import TrialKind, first_trial
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, read_stored_spec
 
 MAX_ARMS = 100  # shown of one compile
@@ -178,14 +183,24 @@ def k_fixed(spec: Spec, theirs: Slice) -> int:
 def _paid_by(source: Compile, spec: Spec) -> Paid:
     steps = {step.name: step for step in StepRun.objects.filter(tenant_id=source.tenant_id, compile=source)}
     labeled = LabelingOut.from_json(steps[StepName.LABELING].output)
+    theirs = read_stored_spec(source.spec)
+    was_frozen = student_of(steps.values(), theirs) is Student.FROZEN
     return Paid(
         labels=list(label_costs(source).values()),
         training=steps[StepName.DISTILLATION].spent_microusd,
         evaluation=steps[StepName.EVALUATION].spent_microusd,
         n_pairs=labeled.n_pairs,
         n_gold=labeled.n_gold_pairs,
-        passes=spec.train.passes,
+        n_passes=1 if was_frozen else _passes(theirs)(labeled.n_pairs),
+        job=cost_of({WorkSku.ENCODER_JOB: 1}, price_book()),
+        passes=_passes(spec),
     )
+
+
+def _passes(spec: Spec) -> Callable[[int], int]:
+    """Return the passes of a training over so many pairs; of what always makes the same number, 1."""
+    is_constant = spec.train.student == Student.FROZEN or first_trial(spec).kind is not TrialKind.ENCODER
+    return (lambda n_pairs: 1) if is_constant else spec.train.passes
 
 
 def _evaluation_blobs(row: Compile) -> tuple[str, str] | None:

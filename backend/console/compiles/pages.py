@@ -132,6 +132,11 @@ def _progress(row: Compile, steps: Sequence[StepRun]) -> dict[str, Any]:
     }
 
 
+def _best_trial(evaluation: EvaluationOut | None) -> dict[str, Any]:
+    """The trial whose model was kept."""
+    return evaluation.trials[evaluation.chosen] if evaluation is not None and evaluation.trials else {}
+
+
 def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) -> dict[str, Any]:
     """All that grows as steps end."""
     labeling, evaluation, gate = (
@@ -160,6 +165,7 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         "draft_sums": _draft_sums(drafts, labels_known),
         "loss": figures.loss_curve(training),
         "training": training,
+        "student": next((one for one in [_best_trial(evaluation), training] if one.get("student")), {}),
         "evaluation": evaluation,
         "labels": labeling,
         "purchases": shown_purchases(steps),

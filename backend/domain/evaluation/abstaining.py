@@ -47,15 +47,19 @@ class Threshold:
         return cls(**{**value, "basis": ThresholdBasis(value["basis"])})
 
 
-def choose_threshold(confidences_ppm: Sequence[int], is_right: Sequence[bool], *, accuracy: float) -> Threshold:
-    """The threshold for this accuracy. Raises InvalidInput for lists of different lengths."""
+def choose_threshold(
+    confidences_ppm: Sequence[int], is_right: Sequence[bool], *, accuracy: float, are_all: bool = True
+) -> Threshold:
+    """The threshold for this accuracy. Where the answers are not about `are_all` pairs, the hardest left out, what they
+    show is no bound for new ones, and only raises it. Raises InvalidInput for lists of different lengths."""
     if len(confidences_ppm) != len(is_right):
         raise InvalidInput("Each confidence belongs to one answer.")
     target = round(accuracy * PPM)
     confidences = np.array(confidences_ppm, dtype=np.float64) / PPM
     bound = threshold_for(confidences, np.array(is_right, dtype=bool), accuracy, DELTA) if len(confidences) else None
-    if bound is None:
-        return Threshold(ppm=target, target_ppm=target, basis=ThresholdBasis.CONFIDENCE, n=len(is_right))
+    if bound is None or not are_all:
+        ppm = max(target, round((bound or 0.0) * PPM))
+        return Threshold(ppm=ppm, target_ppm=target, basis=ThresholdBasis.CONFIDENCE, n=len(is_right))
     return Threshold(ppm=round(bound * PPM), target_ppm=target, basis=ThresholdBasis.BOUND, n=len(is_right))
 
 

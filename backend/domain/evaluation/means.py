@@ -6,11 +6,13 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
     """`is_causal`: a causal base was trained, whose options stand under train.causal. `ranks` were tried already.
-    `has_slices`: the teacher writes candidates; without slices the captures are the pool."""
+    `has_slices`: the teacher writes candidates; without slices the captures are the pool. `is_frozen`: the model is a
+    head on the frozen encoder, which has no rank."""
 
     is_causal: bool = False
     ranks: tuple[int, ...] = ()
     has_slices: bool = True
+    is_frozen: bool = False
 
     @property
     def options(self) -> str:
@@ -23,6 +25,8 @@ class Means:
 
     @property
     def rank(self) -> str:
+        if self.is_frozen:
+            return "say train.student: adapter"
         if len(set(self.ranks)) > 1:
             return f"set {self.options}.rank above {max(self.ranks)} (up to there it was tried)"
         return f"double {self.options}.rank"

@@ -82,13 +82,16 @@ class Pool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paid:
     """The costs of the ablated compile, micro-USD: of the labels of each text, for training on `n_pairs` pairs (of them
-    `n_gold` gold), for the evaluation. `passes` are those that a training makes over so many pairs."""
+    `n_gold` gold) in `n_passes`, of which `job` is the fee of a job of any size, and for the evaluation. `passes` are
+    those that the arm's training makes over so many pairs."""
 
     labels: Sequence[int]
     training: int
     evaluation: int
     n_pairs: int
     n_gold: int
+    n_passes: int
+    job: int
     passes: Callable[[int], int]
 
 
@@ -122,8 +125,9 @@ def estimate_arm(base: Estimate, arm: Arm, pools: Sequence[Pool], paid: Paid) ->
         expected=math.ceil(n_new * mean),
         high=math.ceil(2 * n_most * max(paid.labels, default=0)),
     )
-    trained, theirs = n_pairs * paid.passes(n_pairs), paid.n_pairs * paid.passes(paid.n_pairs)
-    steps[StepName.DISTILLATION] = _runner(paid.training * trained / max(1, theirs))
+    trained, theirs = n_pairs * paid.passes(n_pairs), paid.n_pairs * paid.n_passes
+    job = min(paid.job, paid.training)
+    steps[StepName.DISTILLATION] = _runner(job + (paid.training - job) * trained / max(1, theirs))
     steps[StepName.EVALUATION] = _runner(paid.evaluation)
     ours = steps[StepName.DISTILLATION].high + steps[StepName.EVALUATION].high
     return replace(base, steps=steps, assumptions=tuple(_assumptions(n_labeled, n_new, paid)), platform_high=ours)

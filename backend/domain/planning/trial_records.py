@@ -70,7 +70,9 @@ def _outcome(value: Mapping[str, Any]) -> TrialOutcome | None:
 
 
 def _plain(outcome: TrialOutcome) -> dict[str, Any]:
-    """The outcome without what a record keeps beside it."""
+    """The outcome without what a record keeps beside it, and without the student of what has none."""
     value = outcome.to_json()
     del value["first_failed"], value["accuracy_ppm"]
+    if not outcome.student:
+        del value["student"], value["competition"]
     return value

@@ -7,7 +7,7 @@ tried once: it is more to ship, so a K-score that size or time made too low it o
 without a mistake. What is here decides; it measures nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
@@ -16,6 +16,7 @@ from backend.domain.evaluation.classification import PPM
 from backend.domain.evaluation.gate_floors import OF_ACCURACY
 from backend.domain.jobs.causal_jobs import CausalOptions
 from backend.domain.jobs.runner_jobs import TrainOptions
+from backend.domain.jobs.students import Student
 from backend.domain.spec.defaults import train_kind
 from backend.domain.spec.models import Spec
 
@@ -57,7 +58,7 @@ class Trial:
 class TrialOutcome:
     """The outcome of a trial: whether its model passes the gate, or which floor it misses first, with its score and its
     accuracy. `cost_microusd` is what the trial cost, where known. A `failure` (an error's code) means that there is no
-    model."""
+    model. `student` and `competition` are of a label task's training on an encoder, as its result has them."""
 
     trial: Trial
     passed: bool
@@ -66,6 +67,8 @@ class TrialOutcome:
     accuracy_ppm: int = 0
     cost_microusd: int = 0
     failure: str = ""
+    student: str = ""
+    competition: Sequence[Mapping[str, Any]] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__} | {"trial": self.trial.to_json()}
@@ -96,6 +99,8 @@ def next_trial(spec: Spec, done: Sequence[TrialOutcome], money_left: int) -> Tri
     if not spec.train.escalate or all(outcome.failure for outcome in done):
         return None
     leading = done[best(done)]
+    if leading.student == Student.FROZEN:  # which has no rank
+        return None
     if leading.first_failed not in OF_ACCURACY or leading.accuracy_ppm == PPM:
         return None
     if leading.trial.rank != _default_rank(leading.trial.kind):
@@ -118,6 +123,8 @@ def most_trials(spec: Spec) -> int:
     """Return how many trials a compile can come to."""
     n_kinds = 2 if train_kind(spec) == "auto" else 1
     kinds = list(TrialKind) if n_kinds == 2 else [first_trial(spec).kind]
+    if spec.train.student == Student.FROZEN.value:  # which has no rank
+        kinds = [kind for kind in kinds if kind is not TrialKind.ENCODER]
     may_escalate = any(_as_written(spec, kind, TrialReason.FIRST).rank == _default_rank(kind) for kind in kinds)
     return n_kinds + (spec.train.escalate and may_escalate)
 

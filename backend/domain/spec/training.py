@@ -139,7 +139,7 @@ class Train(Part):
     learning_rate: float | None = Field(
         default=None,
         gt=0,
-        le=1,
+        lt=1,
         description=f"Peak learning rate; null: {_TRAIN.learning_rate}, and less where few pairs are gone over more "
         "often.",
         examples=[0.002],

@@ -61,6 +61,7 @@ def active_settings(
     layers: int,
     folds: Sequence[Fold],
     n_train: int,
+    options: TrainOptions,
 ) -> dict[str, Any]:
     """The settings that were really switched on; `layers` have LoRA matrices, none of a frozen head."""
     return {
@@ -75,6 +76,8 @@ def active_settings(
         "pooling": settings.pooling.value,
         "prefix": settings.prefix,
         "n_train": n_train,
+        "epochs": options.epochs if layers else 0,
+        "learning_rate": options.learning_rate if layers else 0.0,
         "n_validation": sum(len(fold.held) for fold in folds),
         "folds": len(folds),
         "versions": {name: version(name) for name in (*engine.libraries, "tokenizers", "scikit-learn")},

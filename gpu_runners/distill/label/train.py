@@ -239,6 +239,7 @@ class _Run:
             layers=self._n_layers() if self.student is Student.ADAPTER else 0,
             folds=self.folds,
             n_train=len(self.pairs),
+            options=self.options,
         )
 
     def _fingerprint(self) -> str:

@@ -31,6 +31,12 @@ def test_many_held_answers_show_the_lowest_threshold_that_keeps_the_promise() ->
     assert (chosen.ppm, chosen.basis, chosen.n) == (900_000, ThresholdBasis.BOUND, 400)
 
 
+@pytest.mark.parametrize(("confidence", "ppm"), [(900_000, 950_000), (970_000, 970_000)])
+def test_pairs_without_the_hardest_show_no_bound_and_only_raise_the_threshold(confidence: int, ppm: int) -> None:
+    chosen = choose_threshold([confidence] * 300, [True] * 300, accuracy=0.95, are_all=False)
+    assert (chosen.ppm, chosen.basis) == (ppm, ThresholdBasis.CONFIDENCE)
+
+
 def test_a_promise_on_new_answers_of_a_calibrated_model_holds() -> None:
     chosen = choose_threshold(*calibrated(2_000, seed=1), accuracy=0.9)
     assert chosen.basis is ThresholdBasis.BOUND

@@ -247,6 +247,8 @@ def test_a_label_task_over_a_causal_base_is_advised_of_that_bases_options() -> N
     evaluation = measured({"a": {"a": 89, "b": 11}, "b": {"b": 88, "a": 12}})
     score = score_evaluation(evaluation, **SMALL)
     k_min = score.composite_ppm / 1e6 + 0.004
+    frozen = decide_gate(GateOptions(k_min=k_min), evaluation, score, means=Means(is_frozen=True)).next_step
+    assert "or say train.student: adapter; either costs" in frozen
     text = decide_gate(GateOptions(k_min=k_min), evaluation, score, means=Means(is_causal=True)).next_step
     assert "double train.causal.rank, or take a larger train.causal.base" in text
     large = score_evaluation(evaluation, **(SMALL | {"size_bytes": 2**31}))

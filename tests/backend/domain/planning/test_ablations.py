@@ -37,7 +37,9 @@ POOLS = st.lists(
     min_size=1,
     max_size=6,
 )
-PAID = Paid(labels=[100, 140], training=2000, evaluation=300, n_pairs=30, n_gold=12, passes=lambda n: 7)
+PAID = Paid(
+    labels=[100, 140], training=2000, evaluation=300, n_pairs=30, n_gold=12, n_passes=7, job=0, passes=lambda n: 7
+)
 
 
 @given(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?", fullmatch=True), ARMS)
@@ -101,8 +103,10 @@ def test_all_trains_longer_by_the_pairs_it_adds() -> None:
     assert both[Arm.RANDOM][StepName.DISTILLATION].expected == 2000
     assert both[Arm.ALL][StepName.DISTILLATION].expected == 2000 * (48 + 12) // 30
     assert both[Arm.ALL][StepName.LABELING].expected == (48 - 18) * 120
-    fewer = replace(PAID, passes=lambda n: 20 if n < 50 else 7)  # few pairs are gone over more often
+    fewer = replace(PAID, n_passes=20, passes=lambda n: 20 if n < 50 else 7)  # few pairs are gone over more often
     assert estimate_arm(base, Arm.ALL, pools, fewer).steps[StepName.DISTILLATION].expected == 1400
+    head = replace(PAID, n_passes=1, job=900)  # a frozen head reads its pairs once; a job has its fee
+    assert estimate_arm(base, Arm.ADAPTER, pools, head).steps[StepName.DISTILLATION].expected == 900 + 7 * 1100
     fixed = estimate_arm(base, Arm.FIXED, [Pool(n=48, k=30, k_fixed=16)], PAID).steps
     assert fixed[StepName.DISTILLATION].expected == math.ceil(2000 * (16 + 12) / 30)
     assert fixed[StepName.LABELING].expected == 0

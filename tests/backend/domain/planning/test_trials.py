@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.evaluation.gate_floors import FloorName
+from backend.domain.planning.trial_records import TrialRecord
 from backend.domain.planning.trials import (
     Trial,
     TrialKind,
@@ -142,3 +143,20 @@ def test_there_are_never_more_trials_than_was_said_and_they_survive_their_json(m
         assert TrialOutcome.from_json(done[-1].to_json()) == done[-1]
         following = next_trial(made, done, 10**9)
     assert len(done) <= most_trials(made) <= 3
+
+
+def test_a_frozen_head_is_not_tried_with_another_rank() -> None:
+    assert (most_trials(spec(student="frozen")), most_trials(spec())) == (1, 2)
+    made = spec()
+    assert next_trial(made, [outcome(first_trial(made))], 10**6) is not None
+    assert next_trial(made, [outcome(first_trial(made), student="frozen")], 10**6) is None
+
+
+def test_a_record_keeps_its_student_and_one_without_shows_none() -> None:
+    first = first_trial(spec())
+    standing = {"student": "frozen", "n": 9, "correct": 8}
+    made = outcome(first, student="frozen", competition=[standing])
+    ended = TrialRecord(trial=first, jobs={}, evals="e" * 64, outcome=made)
+    assert TrialRecord.from_json(ended.to_json()) == ended
+    assert (ended.summary()["student"], ended.summary()["competition"]) == ("frozen", [standing])
+    assert "student" not in TrialRecord(trial=first, jobs={}, outcome=outcome(first)).summary()
