@@ -26,7 +26,14 @@ from workers.training.abstaining import threshold_of
 from workers.training.heldout import evaluation_of, gate_of, measure, score_of
 from workers.training.job_work import evaluation_work, training_work
 from workers.training.measurement import Measurement
-from workers.training.trial_jobs import Trained, student_facts, distill_offer, evaluate_offer, read_answered, read_trained
+from workers.training.trial_jobs import (
+    Trained,
+    distill_offer,
+    evaluate_offer,
+    read_answered,
+    read_trained,
+    student_facts,
+)
 
 STEP = StepName.EVALUATION
 
