@@ -88,9 +88,12 @@ def test_answers_of_an_earlier_compile_are_observed_by_their_votes(tenant, monke
 
 
 def test_labels_of_a_causal_base_are_observed_and_those_of_an_encoder_are_not(tenant, monkeypatch):
+    turns: dict[str, int] = {}
+
     def label(text: str) -> list[str]:
-        said = ["refund", "other"] if "charged" in text or "parcel" in text else ["other", "refund"]
-        return [said[0]] * 4 + [said[1]]
+        # every second one that is asked about: which texts are among the picks is decided by the threads that ask
+        one, other = ("refund", "other") if turns.setdefault(text, len(turns)) % 2 else ("other", "refund")
+        return [one] * 4 + [other]
 
     row = labeled(tenant, monkeypatch, label, train={"kind": "causal"})
     for one in observed(row)[:4]:
