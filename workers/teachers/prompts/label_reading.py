@@ -54,8 +54,10 @@ class _Place:
 def read_label(answer: str, labels: Sequence[str]) -> str | None:
     """The label that an answer decides for, or None."""
     reply = _without_thought(unicode_form("NFC", answer[:MAX_CHARS])).strip()
+    if reply in labels:
+        return reply
     try:
-        return _of_value(json.loads(reply, object_pairs_hook=_object), labels)
+        return _of_value(_json(reply), labels)
     except (ValueError, RecursionError):
         pass
     marked = list(_inside_marks(reply, labels))
@@ -109,6 +111,11 @@ def _plain(text: str) -> str:
     return re.sub(r"(?<!\w)['‘’_]+|['‘’_]+(?!\w)", "", text)
 
 
+def _json(text: str) -> object:
+    """Decode JSON, numbers as they are spelt: 1.0 may be a label beside 1. Raises ValueError or RecursionError."""
+    return json.loads(text, object_pairs_hook=_object, parse_int=str, parse_float=str, parse_constant=str)
+
+
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a key stands twice")
@@ -124,9 +131,9 @@ def _of_value(value: object, labels: Sequence[str], depth: int = 0) -> str | Non
         items = named or [item for key, item in value.items() if not DOUBT.search(key.replace("_", " "))]
         names = {_of_value(item, labels, depth + 1) for item in items} if depth < 3 else set()
         return _sole(names if named else names - {None})
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        return None
-    return bare_label(_plain(str(value)), labels)
+    if value is None and "null" not in labels:
+        return "None" if "None" in labels else None
+    return bare_label(_plain(value if isinstance(value, str) else json.dumps(value)), labels)
 
 
 def _inside_marks(reply: str, labels: Sequence[str]) -> Iterator[str]:
@@ -136,7 +143,7 @@ def _inside_marks(reply: str, labels: Sequence[str]) -> Iterator[str]:
     names = [bare_label(_plain(text), labels) for text in texts]
     for match in OBJECT.finditer(reply):
         try:
-            names.append(_of_value(json.loads(match[0], object_pairs_hook=_object), labels))
+            names.append(_of_value(_json(match[0]), labels))
         except (ValueError, RecursionError):
             continue
     yield from (name for name in names if name is not None)

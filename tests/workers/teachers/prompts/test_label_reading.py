@@ -195,6 +195,38 @@ def test_the_longest_label_and_the_last_decision_count(answer: str, label: str |
     assert parse_label(answer, LABELS) == label
 
 
+JSON_WORDS = ("true", "false", "null", "NaN", "Infinity", "0.5", "0.50", "1", "1.0", "1e3")
+
+
+@pytest.mark.parametrize("label", JSON_WORDS)
+@pytest.mark.parametrize("answer", ["{}", "{}\n", '"{}"', "Label: {}", '{{"label": "{}"}}', "<answer>{}</answer>"])
+def test_a_label_that_json_has_a_value_for_is_read(answer: str, label: str) -> None:
+    assert parse_label(answer.format(label), JSON_WORDS) == label
+
+
+@pytest.mark.parametrize("label", JSON_WORDS)
+@pytest.mark.parametrize("answer", ['{{"label": {}}}', "[{}]", 'So:\n{{"label": {}, "reason": "it is asked"}}'])
+def test_a_bare_json_value_is_the_label_that_is_spelt_like_it(answer: str, label: str) -> None:
+    assert parse_label(answer.format(label), JSON_WORDS) == label
+
+
+@pytest.mark.parametrize(
+    ("answer", "labels", "label"),
+    [
+        ("true", ("True", "False", "None"), "True"),
+        ('{"label": false}', ("True", "False", "None"), "False"),
+        ('{"label": null}', ("True", "False", "None"), "None"),
+        ('{"label": null}', ("none", "some"), None),  # it may be a teacher that has no answer
+        ('{"label": true}', ("yes", "no"), None),
+        ('{"label": true, "category": false}', ("true", "false"), None),
+        ("1.0", ("1", "2"), None),
+        ('{"label": "yes", "sure": true}', ("yes", "no"), "yes"),
+    ],
+)
+def test_a_json_value_is_read_as_no_other_label(answer: str, labels: tuple[str, ...], label: str | None) -> None:
+    assert parse_label(answer, labels) == label
+
+
 PIECES = [*LABELS, *NAMED, "not", "or", "is", "the label is", "Label:", "\n", ".", ",", " - ", '"', "**", "{", "}", "?"]
 
 
