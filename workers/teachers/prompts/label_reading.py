@@ -39,6 +39,7 @@ from workers.teachers.prompts.label_words import (
 )
 
 MAX_CHARS = 20_000
+NEAR = 400  # characters of a sentence that are looked at on either side of a label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,10 +160,11 @@ def _behind_lead(text: str, names: Sequence[str]) -> Iterator[_Place]:
     """The places behind a word for a label."""
     for match in _patterns(tuple(names))[1].finditer(text):
         label = bare_label(match["label"], names)
-        before = STOP.split(text[: match.start("label")].rstrip())[-1]
+        at = match.start("label")
+        before = STOP.split(text[max(0, at - NEAR) : at].rstrip())[-1]
         is_denied = DOUBT.search(TURN.split(before)[-1]) or _is_taken_back(text, match.end("label"), label, names)
         label = None if is_denied else label
-        yield _Place(label=label, at=match.start("label"), is_named=True, is_final=bool(label and FINAL.search(before)))
+        yield _Place(label=label, at=at, is_named=True, is_final=bool(label and FINAL.search(before)))
 
 
 def _lines(text: str, names: Sequence[str]) -> Iterator[_Place]:
@@ -183,18 +185,24 @@ def _lines(text: str, names: Sequence[str]) -> Iterator[_Place]:
             yield _Place(label=None if is_denied else label, at=start)
 
 
+def _sentence_after(text: str, at: int) -> str:
+    return STOP.split(text[at : at + NEAR], maxsplit=1)[0]
+
+
 def _is_taken_back(text: str, end: int, label: str | None, names: Sequence[str]) -> bool:
     """Tell whether what follows a label in its sentence denies it, or lists another label beside it."""
-    tail = STOP.split(text[end:], maxsplit=1)[0]
+    tail = _sentence_after(text, end)
     if text[end + len(tail) : end + len(tail) + 1] in ("?", "？") or TAKEN_BACK.match(tail):
         return True
     if EXPLAINS.match(tail):
         return False
     for match in _patterns(tuple(names))[0].finditer(tail):
+        if bare_label(match["label"], names) == label:
+            continue
         is_listed = re.search(r"[,;:/|()&]\s*$", tail[: match.start()]) and re.match(
             r"\s*(?:$|[,;:/|()&])", tail[match.end() :]
         )
-        if bare_label(match["label"], names) != label and (is_listed or _is_unmistakable(match["label"], names)):
+        if is_listed or _is_unmistakable(match["label"], names):
             return True
     return False
 
@@ -213,7 +221,8 @@ def _only_mention(text: str, names: Sequence[str]) -> str | None:
     if len(mentioned) != 1 or REFUSES.search(text):
         return None
     for match in matches:
-        before, tail = STOP.split(text[: match.start()])[-1], STOP.split(text[match.end() :], maxsplit=1)[0]
+        tail = _sentence_after(text, match.end())
+        before = STOP.split(text[max(0, match.start() - NEAR) : match.start()])[-1]
         sentence = f"{before} {tail}"
         is_asked = text[match.end() + len(tail) :][:1] in ("?", "？")
         if is_asked or DOUBT.search(sentence) or not ENGLISH.search(sentence):

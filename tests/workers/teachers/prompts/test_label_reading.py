@@ -246,8 +246,11 @@ def test_the_order_of_the_labels_changes_nothing(labels: list[str], answer: str)
     assert parse_label(answer.format("refund_status"), labels) == "refund_status"
 
 
+LOOPS = ("label is refund, ", "label is refund_status ", "refund_status, ")  # of a teacher that does not end
+
+
 @pytest.mark.parametrize(
-    "piece", ["{", "<answer>", "\\boxed{", "the label ", "label is ", "refund_", "- ", "a, ", "\n"]
+    "piece", ["{", "<answer>", "\\boxed{", "the label ", "label is ", "refund_", "- ", "a, ", "\n", *LOOPS]
 )
 def test_no_answer_takes_long_to_read(piece: str) -> None:
     began = time.process_time()
