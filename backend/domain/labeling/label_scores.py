@@ -92,14 +92,37 @@ class _Names:
         return cls(labels=folded if is_folded else {label: label for label in labels}, is_folded=is_folded)
 
     def possible(self, text: str, *, is_whole: bool = False) -> list[str]:
-        """The labels that a text may become; the one that it is where marks stand behind it, or nothing follows. None
-        before the first letter."""
-        begun = text.lstrip(EDGES)
-        begun = begun.casefold() if self.is_folded else begun
-        whole = begun.rstrip(EDGES)
-        if whole in self.labels and (is_whole or whole != begun):
-            return [self.labels[whole]]
-        return [label for name, label in self.labels.items() if begun and name.startswith(begun)]
+        """The labels that a text may become: those that begin with it as it stands, else with it but for the marks
+        before it, else the one that it is where marks stand around it. The label that it is, where nothing follows.
+        None before the first letter, unless a label begins with a mark."""
+        raw = self._folded(text.lstrip())
+        own = self._own(raw)
+        if is_whole and own is not None:
+            return [own]
+        longer = self._beginning(raw) or self._beginning(raw.lstrip(EDGES))
+        if own is not None and (not longer or raw != raw.rstrip()):  # a space ends a label, or stands inside one
+            return list(dict.fromkeys((own, *longer)))
+        return longer
+
+    def _folded(self, text: str) -> str:
+        return text.casefold() if self.is_folded else text
+
+    def _beginning(self, text: str) -> list[str]:
+        return [label for name, label in self.labels.items() if text and name.startswith(text)]
+
+    def _own(self, raw: str) -> str | None:
+        """The label that a text is: as it stands, but for marks behind it, between equal marks, or else but for any
+        marks around it, where no other label is so too."""
+        raw = raw.rstrip()
+        marks = raw[: len(raw) - len(raw.lstrip(EDGES))]
+        shorter = [raw[:end] for end in range(len(raw), len(raw.rstrip(EDGES)) - 1, -1)]
+        between = raw[len(marks) : -len(marks)] if marks and raw.endswith(marks[::-1]) else raw
+        for name in (*shorter, between):
+            if name in self.labels:
+                return self.labels[name]
+        core = raw.strip(EDGES)
+        is_alone = sum(name.strip(EDGES) == core for name in self.labels) == 1
+        return self.labels.get(core) if is_alone else None
 
 
 def _share(mass: dict[str, float], labels: Sequence[str], probability: float) -> None:

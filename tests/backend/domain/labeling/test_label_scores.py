@@ -59,6 +59,45 @@ def test_labels_that_differ_by_case_alone_are_two() -> None:
 
 
 @pytest.mark.parametrize(
+    ("tokens", "labels", "label"),
+    [
+        (["A", "*"], ["A", "A*"], "A*"),
+        (["A", "."], ["A", "A*"], "A"),
+        (["**", "A", "**"], ["A", "A*"], "A"),
+        (["**", "A", "***"], ["A", "A*"], "A*"),
+        (['"', "A", '*"'], ["A", "A*"], "A*"),
+        (["yes", "."], ["yes", "yes."], "yes."),
+        (["yes", "\n"], ["yes", "yes."], "yes"),
+        (["yes", "!"], ["yes", "yes."], None),
+        (["inc", "."], ["inc.", "other"], "inc."),
+        ([".", "net"], [".net", "net"], ".net"),
+        (["net", "\n"], [".net", "net"], "net"),
+        (["net", "work"], [".net", "other"], None),
+        (["`", "a", "`"], ["`a`", "b"], "`a`"),
+        (["*"], ["*", "x"], "*"),
+        (["card", " payment"], ["card", "card payment"], "card payment"),
+        (["card", " ", "payment"], ["card", "card payment"], "card payment"),
+        (["'", "card", "'."], ["card", "card payment"], "card"),
+    ],
+)
+def test_a_mark_that_is_part_of_a_label_counts(tokens: list[str], labels: list[str], label: str | None) -> None:
+    scores = label_logprobs(tokens, [{token: 0.0} for token in tokens], labels)
+    if label is None:
+        assert scores is None
+    else:
+        assert probabilities(scores)[label] == pytest.approx(1, abs=1e-6)
+
+
+def test_an_alternative_that_is_a_labels_mark_is_that_labels() -> None:
+    top = [{"A": 0.0}, {"*": math.log(0.7), "\n": math.log(0.2), ".": math.log(0.1)}]
+    assert probabilities(label_logprobs(["A", "*"], top, ["A", "A*"])) == pytest.approx({"A": 0.3, "A*": 0.7})
+    top = [{"yes": 0.0}, {"\n": math.log(0.6), ".": math.log(0.4)}]
+    assert probabilities(label_logprobs(["yes", "\n"], top, ["yes", "yes."])) == pytest.approx(
+        {"yes": 0.6, "yes.": 0.4}
+    )
+
+
+@pytest.mark.parametrize(
     ("tokens", "top"),
     [
         (["The", " label"], [{"The": 0.0}, {" label": 0.0}]),
@@ -80,7 +119,7 @@ def tokenised(label: str, cuts: frozenset[int]) -> list[str]:
 
 
 @given(
-    st.lists(st.text("ab_", min_size=1, max_size=6), min_size=1, max_size=6, unique=True),
+    st.lists(st.text("ab_*", min_size=1, max_size=6), min_size=1, max_size=6, unique=True),
     st.frozensets(st.integers(1, 5)),
     st.data(),
 )
