@@ -40,11 +40,51 @@ def test_an_alternative_that_several_labels_begin_with_is_shared() -> None:
 
 def test_a_label_that_another_begins_with_ends_where_the_answer_does() -> None:
     labels = ["card", "card_payment"]
-    scores = probabilities(label_logprobs(["card"], [logs(card=0.9, Card=0.1)], labels))
-    assert scores == pytest.approx({"card": 0.95, "card_payment": 0.05})
     ended = probabilities(label_logprobs(["card", "\n"], [logs(card=1.0), {"\n": -0.2, "_pay": -2.0}], labels))
     first, second = math.exp(-0.2), math.exp(-2.0)
     assert ended == pytest.approx({"card": first / (first + second), "card_payment": second / (first + second)})
+
+
+@pytest.mark.parametrize("end", ["<|im_end|>", "<|eot_id|>", "</s>", "<end_of_turn>", "<|endoftext|>", ""])
+@pytest.mark.parametrize("answer", ["order", "order_status"])
+def test_an_end_says_that_the_label_so_far_is_whole(answer: str, end: str) -> None:
+    labels = ["order", "order_status", "other"]
+    top = [logs(order=0.8, other=0.2), logs(_status=0.5) | {end: math.log(0.5)}]
+    expected = pytest.approx({"order": 0.4, "order_status": 0.4, "other": 0.2})
+    tokens = ["order", end if answer == "order" else "_status"]
+    assert probabilities(label_logprobs(tokens, top, labels)) == expected
+    assert probabilities(label_logprobs([*tokens, end], [*top, {end: 0.0}], labels)) == expected
+
+
+@pytest.mark.parametrize(
+    ("tokens", "labels"),
+    [
+        (["order"], ["order", "order_status"]),
+        (["or", "der"], ["order", "order_status"]),
+        (['"', "order"], ["order", "order_status"]),
+        (["order", " "], ["order", "order status"]),
+        (["A"], ["A", "A*"]),
+        (["order_"], ["order", "order_", "order_status"]),
+    ],
+)
+def test_a_label_that_another_begins_with_has_no_scores_where_nothing_says_that_it_ends(
+    tokens: list[str], labels: list[str]
+) -> None:
+    top = [{token: 0.0} for token in tokens]
+    assert label_logprobs(tokens, top, labels) is None
+    assert label_logprobs([*tokens, "</s>"], [*top, {"</s>": 0.0}], labels) is not None
+
+
+def test_an_end_before_a_label_is_whole_is_no_labels() -> None:
+    top = [logs(re=1.0), {"fund": math.log(0.5), "<|im_end|>": math.log(0.5)}]
+    assert label_logprobs(["re", "fund"], top, ["refund", "return"]) is None
+    assert label_logprobs(["re", "<|im_end|>"], top, ["refund", "return"]) is None
+
+
+def test_a_token_without_text_inside_an_answer_is_no_end() -> None:
+    tokens = ["退", "", "款", ""]
+    scores = label_logprobs(tokens, [{token: 0.0} for token in tokens], ["退", "退款"])
+    assert probabilities(scores) == pytest.approx({"退": 0, "退款": 1}, abs=1e-8)
 
 
 @pytest.mark.parametrize("tokens", [[" ", "refund"], ['"', "refund", '"'], [" Refund", "."], ["**refund**"]])
@@ -113,32 +153,34 @@ def test_what_is_mostly_no_label_has_no_scores(tokens: list[str], top: list[dict
     assert label_logprobs(tokens, top, ["refund", "return"]) is None
 
 
-def tokenised(label: str, cuts: frozenset[int]) -> list[str]:
-    places = [0, *sorted(cut for cut in cuts if 0 < cut < len(label)), len(label)]
-    return [label[a:b] for a, b in itertools.pairwise(places)]
+def tokenised(label: str, cuts: frozenset[int], end: str) -> list[str]:
+    """The tokens of a label and its end: a line feed in its last token, or a token of the end's own."""
+    text = label + ("" if end == "</s>" else end)
+    places = [0, *sorted(cut for cut in cuts if 0 < cut < len(text)), len(text)]
+    return [text[a:b] for a, b in itertools.pairwise(places)] + [end] * (end == "</s>")
 
 
 @given(
     st.lists(st.text("ab_*", min_size=1, max_size=6), min_size=1, max_size=6, unique=True),
     st.frozensets(st.integers(1, 5)),
+    st.sampled_from(["\n", "</s>"]),
     st.data(),
 )
-def test_the_walk_is_exact_along_the_answer(labels: list[str], cuts: frozenset[int], data: st.DataObject) -> None:
+def test_the_walk_is_exact_along_the_answer(
+    labels: list[str], cuts: frozenset[int], end: str, data: st.DataObject
+) -> None:
     """A teacher with a probability for every label, its tokens cut at fixed places, and every alternative known: what
     the answer's own label gets is what the teacher gave it, and nothing is lost."""
-    ends = [label + "\n" for label in labels]  # so that no label is the beginning of another
+    parts = [tokenised(label, cuts, end) for label in labels]  # with an end, so that none begins another
     weights = data.draw(st.lists(st.integers(1, 9), min_size=len(labels), max_size=len(labels)))
-    answer = data.draw(st.sampled_from(ends))
-    tokens = tokenised(answer, cuts)
+    own = data.draw(st.integers(0, len(labels) - 1))
     top = []
-    for i in range(len(tokens)):
+    for i in range(len(parts[own])):
         at: dict[str, float] = defaultdict(float)
-        for end, weight in zip(ends, weights, strict=True):
-            parts = tokenised(end, cuts)
-            if parts[:i] == tokens[:i] and len(parts) > i:
-                at[parts[i]] += weight
+        for tokens, weight in zip(parts, weights, strict=True):
+            if tokens[:i] == parts[own][:i] and len(tokens) > i:
+                at[tokens[i]] += weight
         top.append({token: math.log(weight / sum(at.values())) for token, weight in at.items()})
-    scores = probabilities(label_logprobs(tokens, top, labels))
+    scores = probabilities(label_logprobs(parts[own], top, labels))
     assert sum(scores.values()) == pytest.approx(1, abs=1e-6)
-    own = ends.index(answer)
     assert scores[labels[own]] >= weights[own] / sum(weights) - 1e-6
