@@ -11,17 +11,27 @@ MOST_MASS = 1.05  # of log-probs that were rounded
 MAX_RECORDED = 2_000  # labels of one recorded answer
 DIGITS = 4  # of a score that is stored
 EDGES = " \t\r\n\"'`*.:"  # marks that may stand around a label
+# tokens that end an answer; "" is one where a server leaves out special tokens
+ENDS = frozenset(
+    (
+        *("", "</s>", "<eos>", "<end_of_turn>", "<|im_end|>", "<|end|>", "<|eot_id|>", "<|eot|>", "<|eom_id|>"),
+        *("<|endoftext|>", "<|end_of_text|>", "<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>", "<|return|>", "[EOS]"),
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",  # DeepSeek's
+    )
+)
 
 
 def label_logprobs(
     tokens: Sequence[str], top: Sequence[Mapping[str, float]], labels: Sequence[str]
 ) -> dict[str, float] | None:
     """Return the log-probability of each label by an answer that is a label alone, or None where less than LEAST_MASS
-    of the probability is theirs: where the answer is a sentence, or too few alternatives came with it.
+    of the probability is theirs: where the answer is a sentence, or too few alternatives came with it. None too where
+    the answer is a label that another begins with, and no place after it says how likely the other was.
 
     `tokens` are the answer's; `top[i]` the log-probabilities of the alternatives at token i, itself among them. Labels
     may begin alike: the walk follows the answer until one label is left, and at each place the probability of an
-    alternative goes to the labels that begin with the text so far and it, in equal parts where there are several.
+    alternative goes to the labels that begin with the text so far and it, in equal parts where there are several. That
+    of an end (ENDS) goes to the label that the text so far is.
 
     >>> scores = label_logprobs(["re", "fund"], [{"re": -0.1, "ex": -2.4}, {"fund": 0.0}], ["refund", "exchange"])
     >>> {label: round(math.exp(score), 2) for label, score in scores.items()}
@@ -29,15 +39,20 @@ def label_logprobs(
     """
     names = _Names.of(labels)
     mass = dict.fromkeys(labels, 0.0)
-    text, path = "", 0.0
-    for token, alternatives in zip(tokens, top, strict=False):
+    text, token, path, is_ended = "", "", 0.0, False
+    for i, (token, alternatives) in enumerate(zip(tokens, top, strict=False)):
         for other, score in alternatives.items():
             if other != token:
-                _share(mass, names.possible(text + other), math.exp(path + score))
-        text, path = text + token, path + alternatives.get(token, -math.inf)
-        if text.strip(EDGES) and len(names.possible(text)) < 2:
+                _share(mass, names.after(text, other), math.exp(path + score))
+        path += alternatives.get(token, -math.inf)
+        is_ended = token in ENDS and (token != "" or ENDS.issuperset(tokens[i:]))
+        text += "" if is_ended else token
+        if is_ended or (text.strip(EDGES) and len(names.possible(text)) < 2):
             break
-    _share(mass, names.possible(text, is_whole=len(text) == len("".join(tokens))), math.exp(path))
+    left = names.after(text, token) if is_ended else names.possible(text)
+    if len(left) > 1 and names.own(text) is not None:
+        return None
+    _share(mass, left, math.exp(path))
     total = sum(mass.values())
     if total < LEAST_MASS:
         return None
@@ -49,7 +64,7 @@ def recorded_logprobs(scores: Mapping[str, float], labels: Sequence[str]) -> dic
     none; None where less than LEAST_MASS is theirs.
 
     >>> recorded_logprobs({"refund": -0.1, "exchange": -2.4, "hello": -6.0}, ["refund", "exchange", "other"])
-    {'refund': -0.0956, 'exchange': -2.3956}
+    {'refund': -0.0955, 'exchange': -2.3955}
     """
     known = {label: scores[label] for label in labels if label in scores}
     total = math.fsum(map(math.exp, known.values()))
@@ -91,15 +106,42 @@ class _Names:
         is_folded = len(folded) == len(set(labels))
         return cls(labels=folded if is_folded else {label: label for label in labels}, is_folded=is_folded)
 
-    def possible(self, text: str, *, is_whole: bool = False) -> list[str]:
-        """The labels that a text may become; the one that it is where marks stand behind it, or nothing follows. None
-        before the first letter."""
-        begun = text.lstrip(EDGES)
-        begun = begun.casefold() if self.is_folded else begun
-        whole = begun.rstrip(EDGES)
-        if whole in self.labels and (is_whole or whole != begun):
-            return [self.labels[whole]]
-        return [label for name, label in self.labels.items() if begun and name.startswith(begun)]
+    def after(self, text: str, token: str) -> list[str]:
+        """The labels that a text may become with a token behind it; the one that it is where the token is an end."""
+        own = self.own(text) if token in ENDS else None
+        if own is not None:
+            return [own]
+        return [] if token in ENDS - {""} else self.possible(text + token)  # "" may be a part of a character
+
+    def possible(self, text: str) -> list[str]:
+        """The labels that a text may become: those that begin with it as it stands, else with it but for the marks
+        before it, else the one that it is where marks stand around it. None before the first letter, unless a label
+        begins with a mark."""
+        raw, own = self._fold(text.lstrip()), self.own(text)
+        longer = self._beginning(raw) or self._beginning(raw.lstrip(EDGES))
+        if own is not None and (not longer or raw != raw.rstrip()):  # a space ends a label, or stands inside one
+            return list(dict.fromkeys((own, *longer)))
+        return longer
+
+    def _fold(self, text: str) -> str:
+        return text.casefold() if self.is_folded else text
+
+    def _beginning(self, text: str) -> list[str]:
+        return [label for name, label in self.labels.items() if text and name.startswith(text)]
+
+    def own(self, text: str) -> str | None:
+        """The label that a text is: as it stands, but for marks behind it, between equal marks, or else but for any
+        marks around it, where no other label is so too."""
+        raw = self._fold(text.strip())
+        marks = raw[: len(raw) - len(raw.lstrip(EDGES))]
+        shorter = [raw[:end] for end in range(len(raw), len(raw.rstrip(EDGES)) - 1, -1)]
+        between = raw[len(marks) : -len(marks)] if marks and raw.endswith(marks[::-1]) else raw
+        for name in (*shorter, between):
+            if name in self.labels:
+                return self.labels[name]
+        core = raw.strip(EDGES)
+        is_alone = sum(name.strip(EDGES) == core for name in self.labels) == 1
+        return self.labels.get(core) if is_alone else None
 
 
 def _share(mass: dict[str, float], labels: Sequence[str], probability: float) -> None:

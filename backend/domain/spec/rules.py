@@ -17,6 +17,7 @@ from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput, RegexCheck, TextOutput
 from backend.domain.spec.problems import MAX_SHOWN
 from backend.domain.spec.reward_rules import reward_problems
+from backend.domain.unicode_forms import unicode_form
 
 SHARE_TOLERANCE = 0.01
 MAX_POOL = 20_000  # candidates of one slice, as many as captures
@@ -230,12 +231,12 @@ def _known_label(pointer: str, name: str, output: LabelOutput) -> Iterator[Probl
 
 
 def _repeats(pointer: str, names: Sequence[str], *, code: str, what: str) -> Iterator[Problem]:
-    """Names are compared without case: a teacher's answer is."""
+    """Names are compared as a teacher sees and answers them: in any case, without runs of spaces. Marks count."""
     first: dict[str, int] = {}
     for i, name in enumerate(names):
-        j = first.setdefault(name.casefold(), i)
-        if j != i:
-            message = f'{what} "{name}" stands twice (also at {pointer}/{j}, whatever the case); remove or rename one'
+        if (j := first.setdefault(" ".join(unicode_form("NFC", name).casefold().split()), i)) != i:
+            also = f'also at {pointer}/{j}, "{names[j]}", whatever the case and the spaces'
+            message = f'{what} "{name}" stands twice ({also}); remove or rename one'
             yield Problem(pointer=f"{pointer}/{i}/name", message=message, code=code)
 
 

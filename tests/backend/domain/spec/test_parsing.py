@@ -24,6 +24,7 @@ from backend.domain.spec.parsing import (
     effective_slices,
     first_votes,
     label_max_tokens,
+    label_names,
     most_votes,
     n_distilled,
     parse_spec,
@@ -89,6 +90,8 @@ def two_labels(**second: Any) -> dict[str, Any]:
         ("/name", "Refund Router", "/name", "bad_format", "lower-case"),
         ("/output/labels/0/name", True, "/output/labels/0/name", "wrong_type", "quotes"),
         ("/output/labels/1/name", "Refund", "/output/labels/1/name", "duplicate_label", "/output/labels/0"),
+        ("/output/labels", [{"name": "a b"}, {"name": "A  b"}], "/output/labels/1/name", "duplicate_label", '"a b"'),
+        ("/output/labels", [{"name": "\xe9"}, {"name": "e\u0301"}], "/output/labels/1/name", "duplicate_label", "/0"),
         ("/output/labels/1/name", "a|b", "/output/labels/1/name", "bad_format", "'|'"),
         ("/output/labels", [{"name": "refund"}], "/output/labels", "empty", "at least 2"),
         ("/output", {"type": "lable", "labels": []}, "/output/type", "unknown_value", 'did you mean "label"?'),
@@ -290,6 +293,13 @@ def test_shares_within_a_hundredth_are_taken_and_scaled() -> None:
             output={"type": "label", "labels": [{"name": "refund", "share": 0.3}, {"name": "other", "share": 0.6}]}
         )
     )
+
+
+@pytest.mark.parametrize("names", [["A", "A*"], ["C", "C++"], ["yes", "yes."], ["true", "false"], ["1", "1.0"]])
+def test_labels_that_differ_in_a_mark_are_two(names: list[str]) -> None:
+    output = {"type": "label", "labels": [{"name": name} for name in names]}
+    inline = [{"input": f"{name} {i}", "output": name} for name in names for i in range(40)]
+    assert label_names(parse_spec(document(output=output, examples={"inline": inline}))) == names
 
 
 def test_without_slices_there_is_one_for_each_label() -> None:

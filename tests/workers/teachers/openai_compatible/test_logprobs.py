@@ -89,6 +89,16 @@ def test_an_answer_about_labels_keeps_their_log_probs_and_no_tokens() -> None:
     assert of_label(rows, request=REQUEST).label_logprobs is None
 
 
+def test_a_label_that_another_begins_with_is_scored_where_the_end_is_among_the_tokens() -> None:
+    asked = dataclasses.replace(REQUEST, labels=("refund", "refund_late"))
+    rows = [token("refund", 0.0), token("<|im_end|>", math.log(0.6), (token("_late", math.log(0.4)),))]
+    assert of_label(rows, text="refund", request=asked).label_logprobs == pytest.approx(
+        {"refund": math.log(0.6), "refund_late": math.log(0.4)}, abs=1e-4
+    )
+    choice = of_label(rows[:1], text="refund", request=asked)
+    assert (choice.text, choice.label_logprobs) == ("refund", None)
+
+
 TWICE = (token("refund_late", -0.1), token("other", -0.1))
 
 

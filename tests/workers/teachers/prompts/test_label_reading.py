@@ -195,6 +195,38 @@ def test_the_longest_label_and_the_last_decision_count(answer: str, label: str |
     assert parse_label(answer, LABELS) == label
 
 
+JSON_WORDS = ("true", "false", "null", "NaN", "Infinity", "0.5", "0.50", "1", "1.0", "1e3")
+
+
+@pytest.mark.parametrize("label", JSON_WORDS)
+@pytest.mark.parametrize("answer", ["{}", "{}\n", '"{}"', "Label: {}", '{{"label": "{}"}}', "<answer>{}</answer>"])
+def test_a_label_that_json_has_a_value_for_is_read(answer: str, label: str) -> None:
+    assert parse_label(answer.format(label), JSON_WORDS) == label
+
+
+@pytest.mark.parametrize("label", JSON_WORDS)
+@pytest.mark.parametrize("answer", ['{{"label": {}}}', "[{}]", 'So:\n{{"label": {}, "reason": "it is asked"}}'])
+def test_a_bare_json_value_is_the_label_that_is_spelt_like_it(answer: str, label: str) -> None:
+    assert parse_label(answer.format(label), JSON_WORDS) == label
+
+
+@pytest.mark.parametrize(
+    ("answer", "labels", "label"),
+    [
+        ("true", ("True", "False", "None"), "True"),
+        ('{"label": false}', ("True", "False", "None"), "False"),
+        ('{"label": null}', ("True", "False", "None"), "None"),
+        ('{"label": null}', ("none", "some"), None),  # it may be a teacher that has no answer
+        ('{"label": true}', ("yes", "no"), None),
+        ('{"label": true, "category": false}', ("true", "false"), None),
+        ("1.0", ("1", "2"), None),
+        ('{"label": "yes", "sure": true}', ("yes", "no"), "yes"),
+    ],
+)
+def test_a_json_value_is_read_as_no_other_label(answer: str, labels: tuple[str, ...], label: str | None) -> None:
+    assert parse_label(answer, labels) == label
+
+
 PIECES = [*LABELS, *NAMED, "not", "or", "is", "the label is", "Label:", "\n", ".", ",", " - ", '"', "**", "{", "}", "?"]
 
 
@@ -214,8 +246,11 @@ def test_the_order_of_the_labels_changes_nothing(labels: list[str], answer: str)
     assert parse_label(answer.format("refund_status"), labels) == "refund_status"
 
 
+LOOPS = ("label is refund, ", "label is refund_status ", "refund_status, ")  # of a teacher that does not end
+
+
 @pytest.mark.parametrize(
-    "piece", ["{", "<answer>", "\\boxed{", "the label ", "label is ", "refund_", "- ", "a, ", "\n"]
+    "piece", ["{", "<answer>", "\\boxed{", "the label ", "label is ", "refund_", "- ", "a, ", "\n", *LOOPS]
 )
 def test_no_answer_takes_long_to_read(piece: str) -> None:
     began = time.process_time()
