@@ -16,6 +16,7 @@ from backend.domain.spec.outputs import Label, LabelOutput
 from backend.domain.spec.parsing import Spec, first_votes, most_votes, votes_as_needed
 from workers.labeling.asking import label_call, n_wanted
 from workers.labeling.posteriors import Weighed
+from workers.labeling.reuse import are_taken_over
 from workers.labeling.rounds import Bought
 from workers.labeling.warnings import is_guessing, missing_labels
 from workers.step.durable import CompileRun
@@ -55,25 +56,26 @@ def rows_to_buy(run: CompileRun, weighed: Weighed, is_open: Flags, m: int, *, is
 
 def ask_again(run: CompileRun, weighed: Weighed) -> list[Bought]:
     """The rows to ask once more, the least sure first: those whose label is too improbable, and those whose one answer
-    the student disputes."""
+    the student disputes; none that an arm has taken over."""
     if not votes_as_needed(run.spec):
         return []
     known, pool = weighed.known, weighed.pool
     order = unsure_rows(pool.votes[known], weighed.believed, weighed.predicted, most=most_votes(run.spec))
-    rows = [pool.rows[at] for at in known[order].tolist() if at < pool.n]
+    is_own = ~are_taken_over(run, pool.rows)
+    rows = [pool.rows[at] for at in known[order].tolist() if at < pool.n and is_own[at]]
     again = [Bought(row=row, why=Why.ASKED_AGAIN, n_wanted=_n_due(run.spec, row) + 1) for row in rows]
     return [one for one in again if one.n_wanted <= most_votes(run.spec)]
 
 
 def votes_so_far(run: CompileRun, weighed: Weighed) -> dict[str, Any]:
     """The votes that this compile has asked for, as a `PlanState` counts them. What an earlier compile's teacher
-    answered is none that was asked for again."""
+    answered is none that was asked for again; of an arm they are those on its own rows."""
     pool, n_first = weighed.pool, first_votes(run.spec)
     again = np.zeros(len(pool.votes), dtype=np.int64)
     again[: pool.n] = [_n_due(run.spec, row) - max(n_first, _n_known(row)) for row in pool.rows]
-    n_again = int(again.sum())
+    n_again, n_taken_over = int(again.sum()), int((weighed.is_asked & are_taken_over(run, pool.rows)).sum())
     return {
-        "n_calls": n_again + weighed.n_asked * n_first,
+        "n_calls": n_again + (weighed.n_asked - n_taken_over) * n_first,
         "n_votes_again": n_again,
         "n_changed": changed_votes(pool.votes, again),
     }

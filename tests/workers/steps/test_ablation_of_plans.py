@@ -11,6 +11,7 @@ from backend.domain.lifecycle import StepName
 from backend.domain.planning.ablations import Arm
 from backend.tenants.isolation import tenant_scope
 from tests.workers.labeling.test_purchases import TEXTS, make, recorded, right_label
+from tests.workers.labeling.test_votes_again import GUESSED, n_asked_again, n_votes
 from tests.workers.measured_helpers import TO_LABELING, walked_and_measured
 from tests.workers.pipeline_helpers import (
     ScriptedTeacher,
@@ -106,4 +107,26 @@ def test_an_arm_with_another_student_trains_on_the_same_pairs_and_pays_for_no_la
     assert states[0] == states[1]
     assert asked(arm) == set()
     assert (arm.spec["train"]["student"], arm.spec["train"]["kind"]) == ("frozen", "encoder")
+    check_money(arm)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [Arm.ALL, Arm.RANDOM, Arm.FIXED])
+def test_an_arm_asks_again_about_its_own_inputs_and_about_none_that_it_took_over(
+    monkeypatch: pytest.MonkeyPatch, kind: Arm
+) -> None:
+    recorded(monkeypatch, GUESSED)
+    row = make(plan="auto", sampling={"k_select": 26})
+    source = walked_and_measured(start(row), row)
+    before = n_votes(source)
+    assert sum(n_asked_again(source)) > 0
+    arm = arm_of(source, kind)
+    after = n_votes(arm)
+    own = after.keys() - before.keys()
+    copied = after.keys() & before.keys()
+    assert {text: after[text] for text in copied} == {text: before[text] for text in copied}
+    n_again = sum(after[text] - 1 for text in own)
+    assert n_again == sum(n_asked_again(arm)) <= (len(own) + n_again) / 4
+    assert n_again > 0 or kind is Arm.FIXED, "which has too few of its own where most were bought before"
+    assert asked(arm) == own
     check_money(arm)
