@@ -9,8 +9,10 @@ from django.db.models import Q
 from backend.compiles.models import Candidate, Compile
 from backend.compiles.states import LABELED_STATES, CandidateState
 from backend.domain.labeling.linear_head import Flags
-from backend.domain.spec.parsing import LabelOutput, read_stored_spec
+from backend.domain.spec.parsing import LabelOutput, first_votes, read_stored_spec
 from workers.step.durable import CompileRun
+
+NO_LABEL = ""
 
 
 def take_labels_over(compile: Compile, source: Compile) -> None:
@@ -31,8 +33,9 @@ def take_labels_over(compile: Compile, source: Compile) -> None:
                 *(compile.tenant_id, source.id, [state.value for state in LABELED_STATES]),
             ],
         )
-    if isinstance(read_stored_spec(compile.spec).output, LabelOutput):
-        _note_answers(compile, source)
+    spec = read_stored_spec(compile.spec)
+    if isinstance(spec.output, LabelOutput):
+        _note_answers(compile, source, n_first=first_votes(spec))
 
 
 def are_taken_over(run: CompileRun, rows: Sequence[Candidate]) -> Flags:
@@ -43,15 +46,18 @@ def are_taken_over(run: CompileRun, rows: Sequence[Candidate]) -> Flags:
     return np.array([is_arm and row.known_answers is not None for row in rows], dtype=np.bool_)
 
 
-def _note_answers(compile: Compile, source: Compile) -> None:
-    """The source's votes on the picks, and on captures that are not picked yet, as answers that are known."""
+def _note_answers(compile: Compile, source: Compile, *, n_first: int) -> None:
+    """The source's votes on the picks, and on captures that are not picked yet, as answers that are known, each as sure
+    as the teacher was of them together. What is missing at the first `n_first` was no label."""
     theirs = Candidate.objects.filter(tenant_id=compile.tenant_id, compile=source, state__in=LABELED_STATES)
-    votes = dict(theirs.values_list("text_key", "votes"))
+    known = {key: (votes, scores) for key, votes, scores in theirs.values_list("text_key", "votes", "label_logprobs")}
     may_be_bought = Q(state=CandidateState.DROPPED, slice__is_captured=True)
     mine = Candidate.objects.filter(may_be_bought | Q(state__in=LABELED_STATES), tenant_id=compile.tenant_id)
-    mine = mine.filter(compile=compile, text_key__in=list(votes)).defer("embedding", "tokens", "token_logprobs")
-    rows = [row for row in mine if votes[row.text_key] or row.state != CandidateState.DROPPED]
+    mine = mine.filter(compile=compile, text_key__in=list(known)).defer("embedding", "tokens", "token_logprobs")
+    rows = list(mine)
     for row in rows:
-        counts = sorted(votes[row.text_key].items())
-        row.known_answers = [{"text": answer} for answer, n in counts for _ in range(n)]
+        votes, scores = known[row.text_key]
+        answers = [label for label, n in sorted(votes.items()) for _ in range(n)]
+        answers += [NO_LABEL] * (n_first - len(answers))
+        row.known_answers = [{"text": answer, "label_logprobs": scores} for answer in answers]
     Candidate.objects.bulk_update(rows, ["known_answers"], batch_size=500)
