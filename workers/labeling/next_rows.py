@@ -1,20 +1,22 @@
 """The rows that a round of labelling buys, and those it asks about again."""
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 
-from backend.compiles.models import Slice
+from backend.compiles.models import Candidate, Slice
 from backend.compiles.reactions import bought_rounds
 from backend.domain.labeling.linear_head import Flags, Ints
-from backend.domain.labeling.purchases import unsure_rows
+from backend.domain.labeling.purchases import changed_votes, unsure_rows
 from backend.domain.labeling.rounds import Why, next_rows, random_order
 from backend.domain.planning.label_plans import writes_more
 from backend.domain.spec.outputs import Label, LabelOutput
-from backend.domain.spec.parsing import first_votes, most_votes, votes_as_needed
+from backend.domain.spec.parsing import Spec, first_votes, most_votes, votes_as_needed
 from workers.labeling.asking import label_call, n_wanted
 from workers.labeling.posteriors import Weighed
+from workers.labeling.reuse import are_taken_over
 from workers.labeling.rounds import Bought
 from workers.labeling.warnings import is_guessing, missing_labels
 from workers.step.durable import CompileRun
@@ -54,20 +56,29 @@ def rows_to_buy(run: CompileRun, weighed: Weighed, is_open: Flags, m: int, *, is
 
 def ask_again(run: CompileRun, weighed: Weighed) -> list[Bought]:
     """The rows to ask once more, the least sure first: those whose label is too improbable, and those whose one answer
-    the student disputes."""
+    the student disputes; none that an arm has taken over."""
     if not votes_as_needed(run.spec):
         return []
     known, pool = weighed.known, weighed.pool
     order = unsure_rows(pool.votes[known], weighed.believed, weighed.predicted, most=most_votes(run.spec))
-    rows = [pool.rows[at] for at in known[order].tolist() if at < pool.n]
-    again = [Bought(row=row, why=Why.ASKED_AGAIN, n_wanted=n_wanted(run.spec, row) + 1) for row in rows]
+    is_own = ~are_taken_over(run, pool.rows)
+    rows = [pool.rows[at] for at in known[order].tolist() if at < pool.n and is_own[at]]
+    again = [Bought(row=row, why=Why.ASKED_AGAIN, n_wanted=_n_due(run.spec, row) + 1) for row in rows]
     return [one for one in again if one.n_wanted <= most_votes(run.spec)]
 
 
-def n_again(run: CompileRun, weighed: Weighed) -> int:
-    """Votes that rows were asked for beside their first ones."""
-    n_first = first_votes(run.spec)
-    return sum(max(0, n_wanted(run.spec, row) - n_first) for row in weighed.pool.rows)
+def votes_so_far(run: CompileRun, weighed: Weighed) -> dict[str, Any]:
+    """The votes that this compile has asked for, as a `PlanState` counts them. What an earlier compile's teacher
+    answered is none that was asked for again; of an arm they are those on its own rows."""
+    pool, n_first = weighed.pool, first_votes(run.spec)
+    again = np.zeros(len(pool.votes), dtype=np.int64)
+    again[: pool.n] = [_n_due(run.spec, row) - max(n_first, _n_known(row)) for row in pool.rows]
+    n_again, n_taken_over = int(again.sum()), int((weighed.is_asked & are_taken_over(run, pool.rows)).sum())
+    return {
+        "n_calls": n_again + (weighed.n_asked - n_taken_over) * n_first,
+        "n_votes_again": n_again,
+        "n_changed": changed_votes(pool.votes, again),
+    }
 
 
 def affordable(run: CompileRun, bought: Sequence[Bought], left: int, *, pair: int = 0) -> list[Bought]:
@@ -81,6 +92,15 @@ def affordable(run: CompileRun, bought: Sequence[Bought], left: int, *, pair: in
             break
         kept.append(one)
     return kept
+
+
+def _n_due(spec: Spec, row: Candidate) -> int:
+    """Answers that a row has once those that it waits for are there: an earlier compile may have had more."""
+    return max(n_wanted(spec, row), _n_known(row))
+
+
+def _n_known(row: Candidate) -> int:
+    return len(row.known_answers or ())
 
 
 def _written_later(run: CompileRun) -> set[tuple[UUID, int]]:

@@ -17,14 +17,13 @@ from backend.domain.labeling.purchases import (
     PlanState,
     PurchaseKind,
     StopFor,
-    changed_votes,
     next_purchase,
 )
 from backend.domain.planning.label_plans import k_of_captures
 from backend.domain.spec.parsing import first_votes
 from workers.candidates.headroom import LabelMoney, money_for_labels
 from workers.labeling.asking import label_call
-from workers.labeling.next_rows import affordable, ask_again, n_again, rows_to_buy
+from workers.labeling.next_rows import affordable, ask_again, rows_to_buy, votes_so_far
 from workers.labeling.posteriors import MIN_HONEST, PPM, Weighed
 from workers.labeling.rounds import Bought, Purchases, n_rounds_of
 from workers.labeling.writing import Writing, candidates_to_buy, first_of, slices_to_write
@@ -42,7 +41,7 @@ def decide_auto(
     of_rows, of_votes = n_rounds_of(purchases)
     is_batch = run.spec.teacher.mode == "batch"
     unsure = [] if is_batch and of_votes else ask_again(run, weighed)
-    money, again = _money(run, weighed, purchases), n_again(run, weighed)
+    money = _money(run, weighed, purchases)
     losing = slices_to_write(run, weighed, purchases)
     points = _points(weighed) if of_rows + 1 >= ROUNDS_OF_A_CURVE else []
     state = PlanState(
@@ -51,15 +50,13 @@ def decide_auto(
         n_labelled=weighed.n_asked,
         n_rounds=of_rows + 1,
         n_vote_rounds=of_votes,
-        n_calls=again + weighed.n_asked * first_votes(run.spec),
-        n_votes_again=again,
         n_unsure=len(unsure),
-        n_changed=changed_votes(weighed.pool.votes, first=first_votes(run.spec)),
         repeat=weighed.noise.repeat,
         curve=fit_curve(points) if points else None,
         point_usd=run.spec.plan.point_usd or POINT_USD,
         row_limit=_row_limit(run),
         most_rounds=BATCH_ROUNDS if is_batch else MOST_ROUNDS,
+        **votes_so_far(run, weighed),
         **_gate(run, weighed),
         **_prices(run, weighed, money),
         **candidates_to_buy(run, weighed, purchases, losing),

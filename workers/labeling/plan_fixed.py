@@ -4,11 +4,10 @@ import numpy as np
 
 from backend.compiles.models import Slice
 from backend.domain.labeling.linear_head import Flags
-from backend.domain.labeling.purchases import StopFor, changed_votes, wanted_votes
+from backend.domain.labeling.purchases import StopFor, wanted_votes
 from backend.domain.planning.label_plans import k_of_captures, picks_in_rounds
-from backend.domain.spec.parsing import first_votes
 from workers.candidates.headroom import spare_after_labeling
-from workers.labeling.next_rows import affordable, ask_again, n_again, rows_to_buy
+from workers.labeling.next_rows import affordable, ask_again, rows_to_buy, votes_so_far
 from workers.labeling.posteriors import Weighed
 from workers.labeling.rounds import Bought, Purchases, n_rounds_of
 from workers.step.durable import CompileRun
@@ -32,15 +31,8 @@ def decide_fixed(run: CompileRun, weighed: Weighed, purchases: Purchases) -> lis
 
 
 def _n_wanted(run: CompileRun, weighed: Weighed, *, n_unsure: int, n_vote_rounds: int) -> int:
-    first, again = first_votes(run.spec), n_again(run, weighed)
-    return wanted_votes(
-        n_unsure=n_unsure,
-        n_calls=again + weighed.n_asked * first,
-        n_votes_again=again,
-        n_changed=changed_votes(weighed.pool.votes, first=first),
-        n_vote_rounds=n_vote_rounds,
-        repeat=weighed.noise.repeat,
-    )
+    so_far = votes_so_far(run, weighed)
+    return wanted_votes(n_unsure=n_unsure, n_vote_rounds=n_vote_rounds, repeat=weighed.noise.repeat, **so_far)
 
 
 def _captures_left(run: CompileRun, weighed: Weighed) -> tuple[Flags, int]:

@@ -35,9 +35,14 @@ class Weighed:
     temperature: float | None = None
 
     @property
+    def is_asked(self) -> Flags:
+        """`(n,)` the candidates that were asked about, whatever came of it."""
+        asked = (CandidateState.LABELED, CandidateState.UNVERIFIED)
+        return np.array([row.state in asked for row in self.pool.rows], dtype=np.bool_)
+
+    @property
     def n_asked(self) -> int:
-        """Candidates that were asked about, whatever came of it."""
-        return sum(row.state in (CandidateState.LABELED, CandidateState.UNVERIFIED) for row in self.pool.rows)
+        return int(self.is_asked.sum())
 
     @property
     def n_votes(self) -> int:

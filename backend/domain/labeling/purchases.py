@@ -153,11 +153,13 @@ def unsure_rows(votes: Floats, believed: Floats, predicted: Floats, *, most: int
     return rows[np.argsort(-score[rows], kind="stable")]
 
 
-def changed_votes(votes: Floats, *, first: int = 1) -> int:
-    """Count the votes beyond the `first` of a row that stand where the row's votes differ; `votes` (n, L) counts."""
+def changed_votes(votes: Floats, again: Ints | None = None) -> int:
+    """Count the votes again that stand where the row's votes differ; `votes` (n, L) counts, and `again` (n,) are those
+    of a row that were asked for again: without it, all but its first."""
     n_votes = votes.sum(axis=1)
     differs = votes.max(axis=1, initial=0.0) < n_votes
-    return int(np.maximum(n_votes - first, 0)[differs].sum())
+    beyond = np.maximum(n_votes - 1, 0)
+    return int((beyond if again is None else np.minimum(again, beyond))[differs].sum())
 
 
 def wanted_votes(

@@ -11,6 +11,8 @@ from backend.domain.lifecycle import StepName
 from backend.domain.planning.ablations import Arm
 from backend.tenants.isolation import tenant_scope
 from tests.workers.labeling.test_purchases import TEXTS, make, recorded, right_label
+from tests.workers.labeling.test_scores import scored
+from tests.workers.labeling.test_votes_again import GUESSED, n_asked_again, n_votes
 from tests.workers.measured_helpers import TO_LABELING, walked_and_measured
 from tests.workers.pipeline_helpers import (
     ScriptedTeacher,
@@ -106,4 +108,49 @@ def test_an_arm_with_another_student_trains_on_the_same_pairs_and_pays_for_no_la
     assert states[0] == states[1]
     assert asked(arm) == set()
     assert (arm.spec["train"]["student"], arm.spec["train"]["kind"]) == ("frozen", "encoder")
+    check_money(arm)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [Arm.ALL, Arm.RANDOM, Arm.FIXED])
+def test_an_arm_asks_again_about_its_own_inputs_and_about_none_that_it_took_over(
+    monkeypatch: pytest.MonkeyPatch, kind: Arm
+) -> None:
+    recorded(monkeypatch, GUESSED)
+    row = make(plan="auto", sampling={"k_select": 26})
+    source = walked_and_measured(start(row), row)
+    before = n_votes(source)
+    assert sum(n_asked_again(source)) > 0
+    arm = arm_of(source, kind)
+    after = n_votes(arm)
+    own = after.keys() - before.keys()
+    copied = after.keys() & before.keys()
+    assert {text: after[text] for text in copied} == {text: before[text] for text in copied}
+    n_again = sum(after[text] - 1 for text in own)
+    assert n_again == sum(n_asked_again(arm)) <= (len(own) + n_again) / 4
+    assert n_again > 0 or kind is Arm.FIXED, "which has too few of its own where most were bought before"
+    assert asked(arm) == own
+    check_money(arm)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("label_samples", [None, 3])
+def test_a_capture_that_arm_fixed_buys_later_is_what_its_source_made_of_it(
+    monkeypatch: pytest.MonkeyPatch, label_samples: int | None
+) -> None:
+    """Where votes are weighed with the teacher's log-probs, else with what was no label among its answers."""
+    if label_samples is None:
+        scored(monkeypatch, dict.fromkeys(TEXTS[::2], 0.8))
+    else:
+        recorded(monkeypatch, {text: [right_label(text), right_label(text), "?"] for text in TEXTS[::2]})
+    row = make(plan="auto", sampling={"k_select": 32, "label_samples": label_samples})
+    source = walked_and_measured(start(row), row)
+    arm = arm_of(source, Arm.FIXED)
+    theirs = {one.text: one for one in candidates(source, state__in=LABELED_STATES)}
+    later = [one for one in candidates(arm, state__in=LABELED_STATES) if one.bought_in and one.text in theirs]
+    assert later
+    columns = ["votes", "label_logprobs", *(["label", "agreement_ppm", "state"] if label_samples else [])]
+    for one in later:
+        assert [getattr(one, name) for name in columns] == [getattr(theirs[one.text], name) for name in columns]
+    assert asked(arm) == labeled(arm) - labeled(source)
     check_money(arm)

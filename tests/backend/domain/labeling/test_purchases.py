@@ -253,7 +253,8 @@ def test_the_least_sure_and_the_most_disputed_rows_are_asked_again() -> None:
 def test_votes_that_changed_stand_on_rows_whose_votes_differ() -> None:
     counts = np.array([[1, 0], [2, 0], [1, 1], [2, 1], [0, 0]], dtype=np.float64)
     assert changed_votes(counts) == 1 + 2
-    assert changed_votes(counts, first=2) == 1
+    assert changed_votes(counts, np.array([0, 1, 0, 1, 0])) == 1, "of the last but one, two were known before"
+    assert changed_votes(counts, np.array([0, 1, 2, 2, 0])) == 1 + 2, "one of them was no label"
     assert changed_votes(np.zeros((0, 3))) == 0
 
 
