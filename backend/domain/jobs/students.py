@@ -46,7 +46,7 @@ def is_ahead(frozen: NDArray[np.bool_], adapter: NDArray[np.bool_]) -> bool:
 
 
 def standings(right: Mapping[Student, NDArray[np.bool_]], winner: Student) -> tuple[Standing, ...]:
-    """The winner's first; none where no student was asked, as of fewer than three pairs a label."""
+    """The winner's first; none where no student was asked, as of one pair a label."""
     if winner not in right:
         return ()
     best = right[winner]

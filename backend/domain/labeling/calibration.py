@@ -11,8 +11,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-LOWEST, HIGHEST = 0.25, 4.0
-SPREAD = 0.25  # of log T before any evidence: a net trained on cross-entropy needs a factor within about [0.6, 1.6]
+LOWEST, HIGHEST = 0.25, 8.0
+SPREAD = 1.0  # of log T before any evidence: measured in docs/benchmarks/label.md, "How sure"
 COVERAGES = 20  # thresholds that are tried, by the share of answers above them
 
 
@@ -22,8 +22,8 @@ def fit_temperature(
     """(temperature rounded to 1e-6, mean negative log-likelihood at it) for (n, L) logits and (n, L) targets whose rows
     sum to 1; `weights` (n,) or all alike (Guo et al. 2017, "On Calibration of Modern Neural Networks").
 
-    Maximum a posteriori with log T ~ Normal(log `expected`, 0.25): some twenty validation pairs, on which often nothing
-    is wrong, would otherwise pull T to certainty or to doubt; a thousand outweigh the prior.
+    Maximum a posteriori with log T ~ Normal(log `expected`, 1): a dozen pairs, on which often nothing is wrong, would
+    otherwise pull T to certainty; a fit of a few pairs may need a factor of seven.
     """
     from scipy.optimize import minimize_scalar  # at the first use: a web process reads figures and fits nothing
     from scipy.special import log_softmax

@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 
 MOST_FOLDS = 3
 ENOUGH_HELD = 150  # pairs that were asked about, after which no further fold is fitted
-FEWEST_TEXTS = 3  # of a label, of which one may be held
+FEWEST_TEXTS = 2  # of a label, of which one may be held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Fold:
 
 def folds(pairs: Sequence[Pair], *, share: float, seed: int) -> list[Fold]:
     """Return up to three folds that hold `share` of each label's pairs, every pair at most once, until 150 are held in
-    all; none where the share is 0 or no label has three texts.
+    all; none where the share is 0 or no label has two texts.
 
     Which fold holds a pair is decided by a hash of its text among those of its label: equal texts fall on one side, and
     the order of the pairs does not matter. Every label keeps a pair in every fold's training."""

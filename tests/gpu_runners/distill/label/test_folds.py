@@ -56,8 +56,14 @@ def test_folds_are_added_until_enough_is_held(n: int, share: float, sizes: list[
     assert len(found) == MOST_FOLDS or sum(found) >= ENOUGH_HELD
 
 
-def test_a_label_of_few_texts_is_never_held_and_no_share_means_no_fold() -> None:
-    rare = [pair(i, 1) for i in range(2)] + [Pair(text="again", label=2, weight=1.0)] * 9
+def test_the_two_texts_of_a_label_are_held_one_at_a_time() -> None:
+    pairs = [pair(i, 0) for i in range(9)] + [pair(i, 1) for i in range(2)]
+    held = [{i for i in fold.held if i >= 9} for fold in folds(pairs, share=0.33, seed=7)]
+    assert sorted(map(len, held)) == [0, 1, 1]
+
+
+def test_the_only_text_of_a_label_is_never_held_and_no_share_means_no_fold() -> None:
+    rare = [pair(0, 1)] + [Pair(text="again", label=2, weight=1.0)] * 9
     pairs = [pair(i, 0) for i in range(9)] + rare
     every = folds(pairs, share=0.33, seed=7)
     assert {pairs[i].label for fold in every for i in fold.held} == {0}
