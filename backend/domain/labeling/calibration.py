@@ -12,7 +12,8 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 LOWEST, HIGHEST = 0.25, 8.0
-SPREAD = 1.0  # of log T before any evidence: measured in docs/benchmarks/label.md, "How sure"
+# of log T before any evidence, below and above what is expected: measured in docs/benchmarks/label.md, "How sure"
+SPREAD_BELOW, SPREAD_ABOVE = 0.25, 1.0
 COVERAGES = 20  # thresholds that are tried, by the share of answers above them
 
 
@@ -22,8 +23,8 @@ def fit_temperature(
     """(temperature rounded to 1e-6, mean negative log-likelihood at it) for (n, L) logits and (n, L) targets whose rows
     sum to 1; `weights` (n,) or all alike (Guo et al. 2017, "On Calibration of Modern Neural Networks").
 
-    Maximum a posteriori with log T ~ Normal(log `expected`, 1): a dozen pairs, on which often nothing is wrong, would
-    otherwise pull T to certainty; a fit of a few pairs may need a factor of seven.
+    Maximum a posteriori, log T split normal about log `expected`: narrow below, where twenty pairs of which none is
+    wrong would pull T to certainty, and wide above: a fit of a few pairs may need a factor of seven.
     """
     from scipy.optimize import minimize_scalar  # at the first use: a web process reads figures and fits nothing
     from scipy.special import log_softmax
@@ -35,7 +36,8 @@ def fit_temperature(
         return float(amounts @ each / amounts.sum())
 
     def with_prior(log_t: float) -> float:
-        return loss(log_t) + float(((log_t - np.log(expected)) / SPREAD) ** 2) / 2 / len(logits)
+        apart = log_t - np.log(expected)
+        return loss(log_t) + float((apart / (SPREAD_ABOVE if apart > 0 else SPREAD_BELOW)) ** 2) / 2 / len(logits)
 
     best = minimize_scalar(
         with_prior, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded", options={"xatol": 1e-5}

@@ -1,21 +1,21 @@
 """The passes of an encoder's training over its pairs where a spec is silent, and how fast it learns then.
 
 A fit of a few pairs would end after a handful of steps, far from what it can reach: it goes over them until it has made
-40 steps, in at most 20 passes, and learns the slower for it. Measured in docs/benchmarks/label.md, "Few rows".
+140 steps, in at most 20 passes, and learns the slower for it. Measured in docs/benchmarks/label.md, "Few rows".
 """
 
 from math import ceil, sqrt
 
 PASSES, MOST_PASSES = 7, 20
-FEWEST_STEPS = 40
+FEWEST_STEPS = 140
 LEARNING_RATE = 0.002  # of 7 passes
 
 
 def passes(n_pairs: int, batch_size: int) -> int:
     """Return the passes over `n_pairs`, of steps of `batch_size` pairs.
 
-    >>> [passes(n, 16) for n in (16, 32, 64, 96, 1_000)]
-    [20, 20, 10, 7, 7]
+    >>> [passes(n, 16) for n in (16, 96, 150, 200, 334)]
+    [20, 20, 14, 11, 7]
     """
     steps = ceil(max(1, n_pairs) / batch_size)
     return min(MOST_PASSES, max(PASSES, ceil(FEWEST_STEPS / steps)))

@@ -12,6 +12,7 @@ from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, CompileEvent, StepRun
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
+from backend.domain.spec.passes import passes
 from backend.runner_jobs import leases
 from backend.runner_jobs.models import RunnerJob
 from backend.tenants.isolation import tenant_scope
@@ -125,7 +126,7 @@ def test_a_runner_cannot_count_more_than_its_data_can_amount_to(row):
     """Twelve pairs of 6 or 7 bytes, each with 32 tokens of room beside it, seven epochs."""
     bring(row, RunnerJobKind.DISTILL, distilled(row, n_tokens=10**12))
     n_bytes = sum(len(f"text {i}") for i in range(12))
-    assert facts_of(row, StepName.DISTILLATION)["runner.encoder_train_token"] == 7 * (n_bytes + 12 * 32)
+    assert facts_of(row, StepName.DISTILLATION)["runner.encoder_train_token"] == passes(12, 16) * (n_bytes + 12 * 32)
     check_money(row)
 
 
