@@ -9,8 +9,8 @@ import numpy as np
 from backend.compiles.models import Candidate, Slice
 from backend.compiles.reactions import bought_rounds
 from backend.domain.labeling.linear_head import Flags, Ints
-from backend.domain.labeling.purchases import changed_votes, unsure_rows
 from backend.domain.labeling.rounds import Why, next_rows, random_order
+from backend.domain.labeling.votes_again import changed_votes, unsure_rows
 from backend.domain.planning.label_plans import writes_more
 from backend.domain.spec.outputs import Label, LabelOutput
 from backend.domain.spec.parsing import Spec, first_votes, most_votes, votes_as_needed

@@ -51,6 +51,7 @@ def decide_auto(
         n_rounds=of_rows + 1,
         n_vote_rounds=of_votes,
         n_unsure=len(unsure),
+        doubt=_doubt(weighed, unsure),
         repeat=weighed.noise.repeat,
         curve=fit_curve(points) if points else None,
         point_usd=run.spec.plan.point_usd or POINT_USD,
@@ -71,6 +72,16 @@ def decide_auto(
     else:
         bought = rows_to_buy(run, weighed, weighed.pool.is_open, purchase.n, is_first=of_rows == 0)
     return affordable(run, bought, money.left, pair=money.pair) or StopFor.BUDGET, points
+
+
+def _doubt(weighed: Weighed, rows: list[Bought]) -> float:
+    """How many of the rows' labels are expected to be wrong."""
+    wrong = {
+        weighed.pool.rows[at].id: 1 - float(believed.max())
+        for at, believed in zip(weighed.known.tolist(), weighed.believed, strict=True)
+        if at < weighed.pool.n
+    }
+    return sum(wrong[one.row.id] for one in rows)
 
 
 def curve_facts(points: list[CurvePoint]) -> list[dict[str, int]]:

@@ -4,7 +4,8 @@ import numpy as np
 
 from backend.compiles.models import Slice
 from backend.domain.labeling.linear_head import Flags
-from backend.domain.labeling.purchases import StopFor, wanted_votes
+from backend.domain.labeling.purchases import StopFor
+from backend.domain.labeling.votes_again import wanted_votes
 from backend.domain.planning.label_plans import k_of_captures, picks_in_rounds
 from workers.candidates.headroom import spare_after_labeling
 from workers.labeling.next_rows import affordable, ask_again, rows_to_buy, votes_so_far

@@ -28,8 +28,7 @@ def student_of(steps: Iterable[StepRun], spec: Spec) -> Student | None:
     outputs = {step.name: step.output for step in steps if step.status == StepStatus.SUCCEEDED}
     if not isinstance(spec.output, LabelOutput) or StepName.EVALUATION not in outputs:
         return None
-    evaluated = EvaluationOut.from_json(outputs[StepName.EVALUATION])
-    trial = evaluated.trials[evaluated.chosen] if evaluated.trials else {}
+    trial = EvaluationOut.from_json(outputs[StepName.EVALUATION]).best_trial
     if trial.get("kind", TrialKind.ENCODER) != TrialKind.ENCODER:
         return None
     trained = trial if trial.get("student") else outputs.get(StepName.DISTILLATION, {}).get("facts", {})

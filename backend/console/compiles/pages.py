@@ -132,11 +132,6 @@ def _progress(row: Compile, steps: Sequence[StepRun]) -> dict[str, Any]:
     }
 
 
-def _best_trial(evaluation: EvaluationOut | None) -> dict[str, Any]:
-    """The trial whose model was kept."""
-    return evaluation.trials[evaluation.chosen] if evaluation is not None and evaluation.trials else {}
-
-
 def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) -> dict[str, Any]:
     """All that grows as steps end."""
     labeling, evaluation, gate = (
@@ -145,6 +140,7 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         output_of(GateOut, steps),
     )
     training = next((step.output.get("facts", {}) for step in steps if step.name == StepName.DISTILLATION), {})
+    trial = {} if evaluation is None else evaluation.best_trial
     pools = pools_of(row)
     drafts = draft_rows(pools)
     labels_known = label_drafts(row) if labeling is not None and labeling.n_labeled_before else None
@@ -165,7 +161,7 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         "draft_sums": _draft_sums(drafts, labels_known),
         "loss": figures.loss_curve(training),
         "training": training,
-        "student": next((one for one in [_best_trial(evaluation), training] if one.get("student")), {}),
+        "student": next((one for one in [trial, training] if one.get("student")), {}),
         "evaluation": evaluation,
         "labels": labeling,
         "purchases": shown_purchases(steps),

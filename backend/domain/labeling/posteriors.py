@@ -8,8 +8,9 @@ m / (1 + (m - 1) r) (Kish 1965).
 
 One vote a row does not say who errs where teacher and student differ: a regularised student that is unsure of
 everything would make every vote right. So the teacher errs with PRIOR_ERROR until gold or rows with several votes say
-otherwise; the student's probabilities are sharpened or mixed with doubt until they fit such a teacher; and a label that
-no vote names is never more probable than the likeliest that one does: the row is unsure, and asked again.
+otherwise; the student's probabilities are sharpened or mixed with doubt until they fit such a teacher, and with more
+doubt where its rows are few for so many labels; and a label that no vote names is never more probable than the
+likeliest that one does: the row is unsure, and asked again.
 """
 
 import itertools
@@ -31,6 +32,7 @@ WRONG_ROWS = 20.0  # wrong answers of a label that outweigh what was expected of
 GREATEST_PRIOR = 0.95  # of a student's probability: what is left is shared by the other labels at least
 POWERS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # that a student's probabilities are raised to: C = 1 leaves them too flat
 DOUBTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)  # shares of a student's probabilities that are spread evenly
+UNKNOWN_ROWS = 15.0  # of each label: a student doubts by the share that these are of its rows and these together
 _TINY = 1e-12
 _LESS = 1 - 1e-9  # so that the label that a vote names is the likeliest
 
@@ -52,6 +54,7 @@ def fit_noise(votes: Floats, prior: Floats, *, is_gold: Flags, repeat: float) ->
     """Return the teacher's noise by `votes` (n, L) counts and the student's out-of-fold `prior` (n, L); the prior of a
     gold row is its label, one-hot. Without gold that has votes or a row with two, it is PRIOR_ERROR for every label."""
     n_labels = votes.shape[1]
+    least_doubt = UNKNOWN_ROWS * n_labels / (len(prior) + UNKNOWN_ROWS * max(n_labels, 1))
     is_asked = votes.sum(axis=1) > 0
     votes, prior, is_gold = votes[is_asked], prior[is_asked], is_gold[is_asked]
     error = np.full(n_labels, PRIOR_ERROR if n_labels > 1 else 0.0)
@@ -63,7 +66,7 @@ def fit_noise(votes: Floats, prior: Floats, *, is_gold: Flags, repeat: float) ->
     has_more = is_gold | (votes.sum(axis=1) > 1)
     evidence = np.where(has_more, 1.0, SINGLE_SHARE if has_more.any() else 0.0)[:, None] * counted
     for _ in range(CALIBRATIONS):
-        noise = _calibrate(noise, counted[~is_gold], prior[~is_gold])
+        noise = _calibrate(noise, counted[~is_gold], prior[~is_gold], least_doubt=least_doubt)
         for _ in range(STEPS):
             believed = posteriors(votes, prior, noise)
             believed[is_gold] = np.eye(n_labels)[prior[is_gold].argmax(axis=1)]
@@ -129,8 +132,9 @@ def _confusion(error: Floats, aside: Floats) -> Floats:
     return confusion
 
 
-def _calibrate(noise: Noise, counted: Floats, prior: Floats) -> Noise:
-    """The noise with the power and doubt at which prior and confusion make the votes likeliest."""
+def _calibrate(noise: Noise, counted: Floats, prior: Floats, *, least_doubt: float) -> Noise:
+    """The noise with the power and doubt at which prior and confusion make the votes likeliest, and `least_doubt` at
+    least: a student of few rows fits their votes better than it knows the labels."""
     logs = counted @ np.log(np.maximum(noise.confusion, _TINY)).T
     likelihoods = np.exp(logs - logs.max(axis=1, keepdims=True))
 
@@ -138,7 +142,7 @@ def _calibrate(noise: Noise, counted: Floats, prior: Floats) -> Noise:
         return round(float(np.log((_student_prior(prior, power, doubt) * likelihoods).sum(axis=1)).sum()), 9)
 
     power, doubt = max(itertools.product(POWERS, DOUBTS), key=lambda at: (likelihood(*at), -at[0], -at[1]))
-    return replace(noise, power=power, doubt=doubt)
+    return replace(noise, power=power, doubt=max(doubt, least_doubt))
 
 
 def _errors(believed: Floats, counted: Floats) -> Floats:

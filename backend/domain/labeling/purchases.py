@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
-import numpy as np
-
 from backend.domain.labeling.learning_curves import Curve
-from backend.domain.labeling.linear_head import Floats, Ints
+from backend.domain.labeling.votes_again import PILOT_VOTES, answers_change, wanted_votes
 
 POINT_USD = Decimal("1.00")  # what a point of accuracy is worth where the spec does not say
 START_SHARE = 0.1  # of the pool, in the first round
@@ -28,12 +26,7 @@ MOST_ROUNDS = 12  # of rows
 ROUNDS_OF_A_CURVE = 2  # of rows, before the curve is listened to
 FLAT_POINTS = 0.1  # of accuracy: a curve whose upper bound of the next round is below it is flat
 GATE_MARGIN = 0.02  # of accuracy above the gate's, at the lower bound
-MOST_VOTE_ROUNDS = 4  # after the pilot
-VOTE_SHARE = 0.25  # of all calls, at most, for more votes
-UNSURE = 0.2  # a row whose label is less probable than 1 less this is asked again
-PILOT_VOTES = 20  # on the rows that teacher and student dispute most, before more are asked for
-LEAST_CHANGED = 0.1  # of the votes asked for again, that differ from the first: below it, no more are
-MOST_REPEAT = 0.7  # correlation of repeated answers from which on no vote is worth asking
+MENDED = 0.5  # of the labels expected to be wrong among those asked about, by one more vote on each
 
 
 class PurchaseKind(StrEnum):
@@ -65,8 +58,8 @@ class Purchase:
 class PlanState:
     """A plan between two rounds. `n_open` rows can be bought, `n_labelled` are; `row_limit` is how many the spec
     names. `n_calls` counts votes of rows and again, `n_votes_again` the latter. `n_unsure` is how many rows
-    `unsure_rows` names now; `n_changed` how many of the votes again were not the row's first; `repeat` the correlation
-    of repeated answers.
+    `unsure_rows` names now, and `doubt` how many of their labels are expected to be wrong; `n_changed` how many of the
+    votes again were not the row's first; `repeat` the correlation of repeated answers.
 
     `money_usd` is left for labels and for training on them; `call_usd` is what a vote is expected to cost, `worst_usd`
     what it may cost, `pair_usd` what training on a row costs. `accuracy_low` is a lower bound of the student's accuracy
@@ -90,6 +83,7 @@ class PlanState:
     call_usd: Decimal
     worst_usd: Decimal
     pair_usd: Decimal
+    doubt: float = 0.0
     curve: Curve | None = None
     point_usd: Decimal = POINT_USD
     row_limit: int | None = None
@@ -115,7 +109,8 @@ def next_purchase(state: PlanState) -> Purchase | StopFor:
     rows = _rows(state)
     is_piloted = state.n_votes_again > 0 or state.n_rounds < ROUNDS_OF_A_CURVE
     if not (isinstance(rows, Purchase) and is_piloted):
-        n_votes = min(_votes(state), _affordable(state.money_usd, state.worst_usd))
+        n_votes = max(_votes(state), 0 if isinstance(rows, Purchase) else _last_votes(state))
+        n_votes = min(n_votes, _affordable(state.money_usd, state.worst_usd))
         if n_votes > 0:
             return Purchase(kind=PurchaseKind.VOTES, n=n_votes)
     if isinstance(rows, Purchase):
@@ -136,43 +131,6 @@ def round_size(*, n_labels: int, n_open: int, n_labelled: int) -> int:
         return min(max(least, min(math.ceil(START_SHARE * n_pool), START_MOST)), n_open)
     size = max(math.ceil(GROWTH * n_labelled), LEAST_ROUND)
     return n_open if n_open < (1 + REST) * size else size
-
-
-def unsure_rows(votes: Floats, believed: Floats, predicted: Floats, *, most: int) -> Ints:
-    """The rows to ask again, least sure first: those with 1 to `most` - 1 votes whose label is less probable than
-    1 - UNSURE by their posteriors `believed` (n, L); then those with one vote that the student disputes, by how much
-    more probable it takes another label to be (`predicted` (n, L), out of fold). Rows that are equally unsure, to 1e-6,
-    come in the order in which they are passed."""
-    n_votes = votes.sum(axis=1)
-    doubt = 1 - believed.max(axis=1, initial=0.0)
-    leader = votes.argmax(axis=1) if votes.shape[1] else np.zeros(len(votes), dtype=np.int64)
-    dispute = predicted.max(axis=1, initial=0.0) - predicted[np.arange(len(votes)), leader]
-    dispute[n_votes > 1] = 0.0  # votes have spoken
-    score = np.rint(np.where(doubt > UNSURE, 1 + doubt, dispute) * 1e6)
-    rows = np.flatnonzero((score > 0) & (n_votes > 0) & (n_votes < most))
-    return rows[np.argsort(-score[rows], kind="stable")]
-
-
-def changed_votes(votes: Floats, again: Ints | None = None) -> int:
-    """Count the votes again that stand where the row's votes differ; `votes` (n, L) counts, and `again` (n,) are those
-    of a row that were asked for again: without it, all but its first."""
-    n_votes = votes.sum(axis=1)
-    differs = votes.max(axis=1, initial=0.0) < n_votes
-    beyond = np.maximum(n_votes - 1, 0)
-    return int((beyond if again is None else np.minimum(again, beyond))[differs].sum())
-
-
-def wanted_votes(
-    *, n_unsure: int, n_calls: int, n_votes_again: int, n_changed: int, n_vote_rounds: int, repeat: float
-) -> int:
-    """Return how many votes to ask for again; the arguments are as in `PlanState`. First a pilot on what is disputed
-    most; then, while answers change, one for each unsure row, until they are VOTE_SHARE of all calls."""
-    n_allowed = math.floor((n_calls - n_votes_again) * VOTE_SHARE / (1 - VOTE_SHARE)) - n_votes_again
-    if n_votes_again < PILOT_VOTES:
-        return max(min(n_unsure, PILOT_VOTES - n_votes_again, n_allowed), 0)
-    if n_changed < LEAST_CHANGED * n_votes_again or repeat > MOST_REPEAT or n_vote_rounds > MOST_VOTE_ROUNDS:
-        return 0
-    return max(min(n_unsure, n_allowed), 0)
 
 
 def _rows(state: PlanState) -> Purchase | StopFor:
@@ -243,6 +201,19 @@ def _votes(state: PlanState) -> int:
         n_vote_rounds=state.n_vote_rounds,
         repeat=state.repeat,
     )
+
+
+def _last_votes(state: PlanState) -> int:
+    """Return how many votes to ask for where no row is left that is worth buying: one for each unsure row, while the
+    labels that they mend are worth their price. A wrong label is taken for a row that is not there, by the curve."""
+    is_piloted = state.n_votes_again >= PILOT_VOTES
+    if state.curve is None or state.is_past_gate or not is_piloted:
+        return 0
+    if not answers_change(state.n_votes_again, state.n_changed, state.repeat):
+        return 0
+    n_mended = min(round(MENDED * state.doubt), state.n_labelled)
+    points = Decimal(repr(state.curve.gain(state.n_labelled - n_mended, n_mended)[1]))
+    return state.n_unsure if points * state.point_usd > state.n_unsure * state.call_usd else 0
 
 
 def _affordable(money: Decimal, price: Decimal) -> int:

@@ -211,6 +211,11 @@ class EvaluationOut(StepOutput):
     trials: list[dict[str, Any]]
     chosen: int
 
+    @property
+    def best_trial(self) -> dict[str, Any]:
+        """The line of the trial whose model was kept; {} of an evaluation without trials."""
+        return self.trials[self.chosen] if self.trials else {}
+
     def facts(self) -> dict[str, Any]:
         return {**self.figures, "trials": self.trials, "chosen": self.chosen}
 

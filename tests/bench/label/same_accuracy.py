@@ -1,0 +1,111 @@
+"""What do labels cost that give the accuracy of 334 rows with five votes each?
+
+    python -m tests.bench.label.same_accuracy [--sets NAME ...] [--seeds N] [--teachers NAME ...] [--out FILE]
+    python -m tests.bench.label.same_accuracy --table FILE ...
+
+Pools, students, teachers and prices of `plans`. The plans to be reached are 334 of 1,000 captures with five votes each:
+chosen by k_center, which a compile did before it had a plan, and at random. `plan: auto` gets one budget of a ladder
+after another; its cost is that of the first budget at which its accuracy, on the mean of a set's seeds, is theirs.
+Training is no part of a label's cost. Where the last budget does not reach a plan, it counts at its own cost, in
+brackets.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.bench.label.choosing import RULES, Pool
+from tests.bench.label.plans import CALL_USD, DEFAULT, FIVE_VOTES, Auto, Case, Ints, fixed
+from tests.bench.label.sets import DEVELOPMENT, UNTOUCHED, read_sets
+from tests.bench.label.simulated_teachers import difficulty
+
+LADDER = (0.004, 0.005, 0.006, 0.008, 0.010, 0.0125, 0.016, 0.02, 0.025, 0.035, 0.05)  # USD, training included
+TEACHERS = ("clean 0", "hard 0.1", "iid 0.2")
+REACHED: Mapping[str, Callable[[Pool, int], Ints]] = {name: RULES[name] for name in ("k_center", "random")}
+Run = Mapping[str, Any]
+
+
+def runs_of(case: Case) -> Iterable[dict[str, Any]]:
+    about = {"set": case.pool.data.name, "seed": case.seed, "teacher": case.teacher}
+    k, votes = DEFAULT
+    for name, rule in REACHED.items():
+        yield about | {"plan": name} | fixed(case, k, votes, rows=np.sort(rule(case.pool, k)))
+    for budget in LADDER:
+        yield about | {"plan": f"auto {budget:g}"} | Auto(case, budget, point_usd=1.0).run()
+
+
+def reached_by(runs: Sequence[Run], plan: str) -> tuple[float, float, bool]:
+    """Return the votes of the first budget that is as accurate as the plan, how much more accurate it is, in points,
+    and whether it is; of one set and teacher."""
+
+    def mean(name: str, what: str) -> float:
+        return float(np.mean([run[what] for run in runs if run["plan"] == name]))
+
+    wanted = mean(plan, "accuracy")
+    for budget in LADDER:
+        ahead = 100 * (mean(f"auto {budget:g}", "accuracy") - wanted)
+        if ahead >= 0:
+            return mean(f"auto {budget:g}", "n_votes"), ahead, True
+    return mean(f"auto {budget:g}", "n_votes"), ahead, False
+
+
+def table(runs: Iterable[Run]) -> str:
+    """For each teacher, plan and set: the votes that auto needs and the labels' cost by the three price shapes, as a
+    share of the plan's."""
+    runs = list(runs)
+    sets = list(dict.fromkeys(run["set"] for run in runs))
+    k, votes = DEFAULT
+    lines = [
+        "| teacher, plan | " + " | ".join(sets) + " | votes saved | " + " | ".join(f"saved, {s}" for s in FIVE_VOTES)
+    ]
+    lines = [lines[0] + " |", "|---" * (len(sets) + 2 + len(FIVE_VOTES)) + "|"]
+    for teacher in dict.fromkeys(run["teacher"] for run in runs):
+        for plan in REACHED:
+            mine = [reached_by([r for r in runs if (r["set"], r["teacher"]) == (name, teacher)], plan) for name in sets]
+            cells = [
+                f"{n:.0f} ({ahead:+.1f})" if is_there else f"[{n:.0f} ({ahead:+.1f})]" for n, ahead, is_there in mine
+            ]
+            n = float(np.mean([n for n, _, _ in mine]))
+            shares = [1 - n / (k * votes)] + [
+                1 - n * CALL_USD / (k * CALL_USD * times) for times in FIVE_VOTES.values()
+            ]
+            lines.append(
+                f"| {teacher}, {plan} | " + " | ".join([*cells, *(f"{100 * share:.0f} %" for share in shares)]) + " |"
+            )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", default=[*DEVELOPMENT, *UNTOUCHED])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--teachers", nargs="+", default=list(TEACHERS))
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", type=Path, nargs="+")
+    args = parser.parse_args()
+    if args.table:
+        print(table(json.loads(line) for file in args.table for line in file.read_text().splitlines()))
+        return
+    runs = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out and args.out.exists() else []
+    done = {(run["set"], run["seed"], run["teacher"]) for run in runs}
+    for data in read_sets(args.sets):
+        known = difficulty(data)
+        for seed, teacher in ((seed, teacher) for seed in range(1, args.seeds + 1) for teacher in args.teachers):
+            if (data.name, seed, teacher) in done:
+                continue
+            new = list(runs_of(Case(pool=Pool(data, seed), known=known, teacher=teacher, seed=seed)))
+            runs += new
+            if args.out:
+                with args.out.open("a") as file:
+                    file.writelines(json.dumps(run) + "\n" for run in new)
+        print(f"{data.name} is done", file=sys.stderr)
+    print(table(runs))
+
+
+if __name__ == "__main__":
+    main()
