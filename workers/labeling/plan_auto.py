@@ -75,7 +75,7 @@ def decide_auto(
 
 
 def _doubt(weighed: Weighed, rows: list[Bought]) -> float:
-    """How many of the rows' labels are expected to be wrong."""
+    """Return how many of the rows' labels are expected to be wrong."""
     wrong = {
         weighed.pool.rows[at].id: 1 - float(believed.max())
         for at, believed in zip(weighed.known.tolist(), weighed.believed, strict=True)

@@ -12,6 +12,7 @@ from backend.compiles import leases
 from backend.compiles.events import append_event
 from backend.compiles.inputs import keep_salt, load_captures, load_gold, split
 from backend.compiles.lifecycle.concurrency import check_room
+from backend.compiles.lifecycle.written_before import written_before
 from backend.compiles.models import Compile, StepRun, TeacherKey
 from backend.compiles.notices import notify_status
 from backend.compiles.uploads import UploadPurpose, find_upload
@@ -46,16 +47,17 @@ def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """The data of a spec: its gold, split, and its captures."""
+    """The data of a spec: its gold, split, its captures, and what its teacher `wrote` for the task before."""
 
     gold: GoldSplit[Example]
     captures: list[str]
+    wrote: list[str]
 
 
 def load_material(tenant_id: UUID, spec: Spec) -> Material:
     """Raises InvalidSpec, also for uploads that are not the tenant's."""
     gold = split(tenant_id, spec, load_gold(tenant_id, spec))
-    return Material(gold=gold, captures=load_captures(tenant_id, spec))
+    return Material(gold=gold, captures=load_captures(tenant_id, spec), wrote=written_before(tenant_id, spec))
 
 
 def estimate_material(spec: Spec, material: Material) -> Estimate:
@@ -68,11 +70,17 @@ def estimate_material(spec: Spec, material: Material) -> Estimate:
         n_heldout=len(gold.heldout),
         shown_inputs=[*captures, *(example.input for example in (*gold.train, *gold.heldout))],
         shown_outputs=[example.output for example in (*gold.train, *gold.heldout)],
+        written=material.wrote,
     )
 
 
 def estimate_now(
-    spec: Spec, *, shown_inputs: Sequence[str] = (), shown_outputs: Sequence[str] = (), **sizes: int
+    spec: Spec,
+    *,
+    shown_inputs: Sequence[str] = (),
+    shown_outputs: Sequence[str] = (),
+    written: Sequence[str] = (),
+    **sizes: int,
 ) -> Estimate:
     """Estimate with the prices in force here and now: the operator's before the vendors'. The compile keeps them."""
     return estimate(
@@ -81,6 +89,7 @@ def estimate_now(
         today=timezone.now().date(),
         shown_inputs=shown_inputs,
         shown_outputs=shown_outputs,
+        written=written,
         **sizes,
     )
 

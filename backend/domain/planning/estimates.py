@@ -94,14 +94,15 @@ def estimate(
     mean_output_tokens: int | None = None,
     shown_inputs: Sequence[str] = (),
     shown_outputs: Sequence[str] = (),
+    written: Sequence[str] = (),
     book: PriceBook | None = None,
     operator: PriceTable = NO_PRICES,
     today: date | None = None,
 ) -> Estimate:
     """The cost of compiling `spec`. Prompt sizes default to what the spec's own texts amount to. `shown_inputs` are the
     task's own, gold and captures: a candidate is as long as they are on the mean (the spec's inline ones where none are
-    given), or `mean_output_tokens`. `shown_outputs` are the gold's answers. `operator` is the operator's own table of
-    teachers' prices; without `today` no price is old.
+    there), as those that the teacher has `written` for the task before, or `mean_output_tokens`. `shown_outputs` are
+    the gold's answers. `operator` is the operator's own table of teachers' prices; without `today` no price is old.
 
     Raises InvalidSpec (unknown_teacher_price).
     """
@@ -112,6 +113,11 @@ def estimate(
     def mean(by: Counting) -> float:
         return mean_output_tokens or _mean_tokens(spec, shown_inputs, by)
 
+    def mean_written(by: Counting) -> float:
+        return mean_output_tokens or _mean_tokens(spec, written or shown_inputs, by)
+
+    mean_picked = mean if n_captures else mean_written
+
     plan = TeacherPlan(
         spec=spec,
         slices=[] if n_captures and not spec.slices else slice_sizes(spec),  # else the captures are the pool
@@ -121,10 +127,10 @@ def estimate(
         n_captures=n_captures,
         prompt_candidate=prompt_tokens_candidate or mean_candidate_tokens(spec, by),
         prompt_label=prompt_tokens_label
-        or answer_prompt_tokens(spec, by, input_tokens=math.ceil(mean(by))) + tool_tokens(spec),
-        mean_output=math.ceil(mean(by)),
+        or answer_prompt_tokens(spec, by, input_tokens=math.ceil(mean_picked(by))) + tool_tokens(spec),
+        mean_output=math.ceil(mean_written(by)),
         label_output=answer_tokens(spec, by, shown_outputs),
-        embedded=mean(counting_of_base(spec.embedder)) + SPECIAL_TOKENS,
+        embedded=mean_picked(counting_of_base(spec.embedder)) + SPECIAL_TOKENS,
         longest_candidate=prompt_tokens_candidate or most_candidate_tokens(spec),
         longest_prompt=prompt_tokens_label
         or most_answer_tokens(spec, input_tokens=math.ceil(mean(Counting.BYTES))) + tool_tokens(spec),
@@ -165,7 +171,7 @@ def estimate(
         worst_batch=plan.worst_batch(),
         price_version=book.version,
         teacher=prices,
-        assumptions=tuple(plan.assumptions(n_gold_train, teacher_rows)),
+        assumptions=(*plan.assumptions(n_gold_train, teacher_rows), *([_AS_BEFORE] if written and plan.pools else [])),
         warnings=() if today is None else tuple(_warnings(prices, today)),
         platform_high=ours.high
         + steps[StepName.DISTILLATION].high
@@ -174,6 +180,9 @@ def estimate(
         batch_window_h=plan.batch_window_h,
         teacher_rows=teacher_rows,
     )
+
+
+_AS_BEFORE = "candidates as long as those that this teacher wrote for this task in an earlier compile"
 
 
 def _prices(spec: Spec, book: PriceBook, operator: PriceTable) -> TeacherPrices:
