@@ -12,8 +12,9 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 LOWEST, HIGHEST = 0.25, 8.0
-# of log T before any evidence, below and above what is expected: measured in docs/benchmarks/label.md, "How sure"
-SPREAD_BELOW, SPREAD_ABOVE = 0.25, 1.0
+# of log T before any evidence; above what is expected wider, by 40 answers over those there are, and 1 at most:
+# measured in docs/benchmarks/label.md, "How sure"
+SPREAD, FEW_ANSWERS = 0.25, 40
 COVERAGES = 20  # thresholds that are tried, by the share of answers above them
 
 
@@ -24,12 +25,14 @@ def fit_temperature(
     sum to 1; `weights` (n,) or all alike (Guo et al. 2017, "On Calibration of Modern Neural Networks").
 
     Maximum a posteriori, log T split normal about log `expected`: narrow below, where twenty pairs of which none is
-    wrong would pull T to certainty, and wide above: a fit of a few pairs may need a factor of seven.
+    wrong would pull T to certainty; above wide for few answers, where a fit may need a factor of seven, and narrow for
+    many, most of which are of pairs that were chosen for being hard.
     """
     from scipy.optimize import minimize_scalar  # at the first use: a web process reads figures and fits nothing
     from scipy.special import log_softmax
 
     amounts = np.ones(len(logits)) if weights is None else weights
+    above = min(1.0, max(SPREAD, FEW_ANSWERS / len(logits)))
 
     def loss(log_t: float) -> float:
         each: Floats = -(log_softmax(logits / np.exp(log_t), axis=1) * targets).sum(axis=1)
@@ -37,7 +40,7 @@ def fit_temperature(
 
     def with_prior(log_t: float) -> float:
         apart = log_t - np.log(expected)
-        return loss(log_t) + float((apart / (SPREAD_ABOVE if apart > 0 else SPREAD_BELOW)) ** 2) / 2 / len(logits)
+        return loss(log_t) + float((apart / (above if apart > 0 else SPREAD)) ** 2) / 2 / len(logits)
 
     best = minimize_scalar(
         with_prior, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded", options={"xatol": 1e-5}

@@ -35,10 +35,18 @@ def test_a_prior_says_what_few_answers_do_not() -> None:
     assert fit_temperature(logits, np.eye(4)[labels], expected=2.0)[0] > fit_temperature(logits, np.eye(4)[labels])[0]
 
 
+def test_many_answers_are_doubted_less_readily_than_few() -> None:
+    """Of many, most are of pairs that were chosen for being hard: the same sixteen ten times move T less."""
+    wrong = np.eye(2)[np.arange(16) % 4 // 3]  # one in four
+    sure = np.tile([8.0, 0.0], (16, 1))
+    few, many = fit_temperature(sure, wrong)[0], fit_temperature(np.tile(sure, (10, 1)), np.tile(wrong, (10, 1)))[0]
+    assert 2 < many < few
+
+
 def test_answers_count_by_their_weights_and_soft_targets_by_their_shares() -> None:
     rng = np.random.default_rng(6)
     logits = rng.normal(size=(200, 3)) * 3
-    labels = rng.integers(0, 3, size=200)
+    labels = (logits + rng.gumbel(size=(200, 3)) * 1.2).argmax(axis=1)
     twice = np.concatenate([np.arange(200), np.arange(100)])
     weighted, loss = fit_temperature(logits, np.eye(3)[labels], weights=np.where(np.arange(200) < 100, 2.0, 1.0))
     assert loss == pytest.approx(fit_temperature(logits[twice], np.eye(3)[labels[twice]])[1], rel=1e-3)
