@@ -1,4 +1,4 @@
-"""What a teacher wrote for the same task in an earlier compile: the next one's candidates will be about as long."""
+"""Read what a teacher wrote for the same task in an earlier compile: the next candidates will be about as long."""
 
 from uuid import UUID
 
@@ -23,8 +23,8 @@ def written_before(tenant_id: UUID, spec: Spec) -> list[str]:
     for compile_id, task, model, slices in recent:
         if (task, model, bool(slices)) != wanted:
             continue
-        texts = Candidate.objects.of_tenant(tenant_id).filter(compile_id=compile_id, origin=FRESH)
-        found = list(texts.order_by("text_key").values_list("text", flat=True)[:MOST])
-        if len(found) >= ENOUGH:
-            return found
+        rows = Candidate.objects.of_tenant(tenant_id).filter(compile_id=compile_id, origin=FRESH).order_by("text_key")
+        texts = list(rows.values_list("text", flat=True)[:MOST])
+        if len(texts) >= ENOUGH:
+            return texts
     return []
