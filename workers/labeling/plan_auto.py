@@ -51,7 +51,7 @@ def decide_auto(
         n_rounds=of_rows + 1,
         n_vote_rounds=of_votes,
         n_unsure=len(unsure),
-        doubt=_doubt(weighed, unsure),
+        doubt=_n_expected_wrong(weighed, unsure),
         repeat=weighed.noise.repeat,
         curve=fit_curve(points) if points else None,
         point_usd=run.spec.plan.point_usd or POINT_USD,
@@ -74,7 +74,7 @@ def decide_auto(
     return affordable(run, bought, money.left, pair=money.pair) or StopFor.BUDGET, points
 
 
-def _doubt(weighed: Weighed, rows: list[Bought]) -> float:
+def _n_expected_wrong(weighed: Weighed, rows: list[Bought]) -> float:
     """Return how many of the rows' labels are expected to be wrong."""
     wrong = {
         weighed.pool.rows[at].id: 1 - float(believed.max())

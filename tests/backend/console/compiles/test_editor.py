@@ -55,7 +55,7 @@ def test_an_example_is_valid_and_has_its_estimate(client):
     assert "Route a message that a customer sent" in text
     assert "The spec is valid and its budget is enough" in text
     assert "covers even the high estimate" in text
-    assert "N = 48 per slice, K = 16 kept, by auto" in text
+    assert "N = 96 per slice, K = 32 kept, by auto" in text
 
 
 def test_the_editor_says_what_a_row_is_and_where_the_teachers_key_goes(client):
