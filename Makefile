@@ -204,6 +204,8 @@ bench-label: setup
 	mkdir -p build/bench-label
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.label.choosing --out build/bench-label/choosing.jsonl
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.label.plans --out build/bench-label/plans.jsonl
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.label.same_accuracy --out build/bench-label/same_accuracy.jsonl
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.label.student_doubt --out build/bench-label/student_doubt.jsonl
 	PYTHONPATH=.bench-peers/setfit HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(RUN) -m tests.bench.label.students --out build/bench-label/students.jsonl --arms "frozen random" "frozen rounds" "adapter random" "adapter rounds" "setfit random"
 	PYTHONPATH=.bench-peers/setfit HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(RUN) -m tests.bench.label.students --out build/bench-label/few.jsonl --sets subj emotion cr snips7 trec mr irony --k 8 16 --arms "frozen few" "seven few" "adapter few" "setfit few"
 	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.label.out_of_scope

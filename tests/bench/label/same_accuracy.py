@@ -11,8 +11,6 @@ brackets.
 """
 
 import argparse
-import json
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,8 @@ import numpy as np
 
 from tests.bench.label.choosing import RULES, Pool
 from tests.bench.label.plans import CALL_USD, DEFAULT, FIVE_VOTES, Auto, Case, Ints, fixed
-from tests.bench.label.sets import DEVELOPMENT, UNTOUCHED, read_sets
-from tests.bench.label.simulated_teachers import difficulty
+from tests.bench.label.run_lines import read_runs, run_cases
+from tests.bench.label.sets import DEVELOPMENT, UNTOUCHED
 
 LADDER = (0.004, 0.005, 0.006, 0.008, 0.010, 0.0125, 0.016, 0.02, 0.025, 0.035, 0.05)  # USD, training included
 TEACHERS = ("clean 0", "hard 0.1", "iid 0.2")
@@ -89,22 +87,9 @@ def main() -> None:
     parser.add_argument("--table", type=Path, nargs="+")
     args = parser.parse_args()
     if args.table:
-        print(table(json.loads(line) for file in args.table for line in file.read_text().splitlines()))
+        print(table(read_runs(args.table)))
         return
-    runs = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out and args.out.exists() else []
-    done = {(run["set"], run["seed"], run["teacher"]) for run in runs}
-    for data in read_sets(args.sets):
-        known = difficulty(data)
-        for seed, teacher in ((seed, teacher) for seed in range(1, args.seeds + 1) for teacher in args.teachers):
-            if (data.name, seed, teacher) in done:
-                continue
-            new = list(runs_of(Case(pool=Pool(data, seed), known=known, teacher=teacher, seed=seed)))
-            runs += new
-            if args.out:
-                with args.out.open("a") as file:
-                    file.writelines(json.dumps(run) + "\n" for run in new)
-        print(f"{data.name} is done", file=sys.stderr)
-    print(table(runs))
+    print(table(run_cases(runs_of, sets=args.sets, seeds=args.seeds, teachers=args.teachers, out=args.out)))
 
 
 if __name__ == "__main__":

@@ -10,20 +10,18 @@ them by its votes alone. Shown are points over the first number, means over seed
 """
 
 import argparse
-import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from backend.domain.labeling import posteriors
-from tests.bench.label.choosing import Pool
 from tests.bench.label.plans import Auto, Case
+from tests.bench.label.run_lines import read_runs, run_cases
 from tests.bench.label.same_accuracy import TEACHERS
-from tests.bench.label.sets import DEVELOPMENT, HELD_BACK, UNTOUCHED, read_sets
-from tests.bench.label.simulated_teachers import difficulty
+from tests.bench.label.sets import DEVELOPMENT, HELD_BACK, UNTOUCHED
 
 BUDGETS = (0.0024, 0.006, 0.01, 0.02, 0.04)  # USD: 40 to about 650 rows
 ROWS = (0.0, 15.0)
@@ -80,23 +78,19 @@ def main() -> None:
     parser.add_argument("--table", type=Path, nargs="+")
     args = parser.parse_args()
     if args.table:
-        print(table(json.loads(line) for file in args.table for line in file.read_text().splitlines()))
+        print(table(read_runs(args.table)))
         return
-    runs = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out and args.out.exists() else []
-    done = {(run["set"], run["seed"], run["teacher"]) for run in runs}
-    for data in read_sets(args.sets):
-        known = difficulty(data)
-        for seed, teacher in ((seed, teacher) for seed in range(1, args.seeds + 1) for teacher in TEACHERS):
-            if (data.name, seed, teacher) in done:
-                continue
-            case = Case(pool=Pool(data, seed), known=known, teacher=teacher, seed=seed)
-            new = list(runs_of(case, args.budgets, args.rows))
-            runs += new
-            if args.out:
-                with args.out.open("a") as file:
-                    file.writelines(json.dumps(run) + "\n" for run in new)
-        print(f"{data.name} is done", file=sys.stderr)
-    print(table(runs))
+    print(
+        table(
+            run_cases(
+                partial(runs_of, budgets=args.budgets, rows=args.rows),
+                sets=args.sets,
+                seeds=args.seeds,
+                teachers=TEACHERS,
+                out=args.out,
+            )
+        )
+    )
 
 
 if __name__ == "__main__":
