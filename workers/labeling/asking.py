@@ -1,13 +1,16 @@
 """The calls that ask a teacher for the labels or answers of picks, a batch of calls at a time.
 
-Many servers give one choice whatever `n` says: a pick that has fewer answers than it wants is asked about again, at
-most so many times, and by several calls at once where one is known to give too few. What an earlier compile's teacher
-answered to the same prompt counts, and the rest is asked for.
+Many servers give one choice whatever `n` says. Where the spec names a number of votes, a pick that has fewer answers
+is asked about again, at most so many times, and by several calls at once where one is known to give too few. Where
+votes are bought as needed, a pick is content with what its call gave. What an earlier compile's teacher answered to the
+same prompt counts, and the rest is asked for.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
+from django.db.models import F, Func, IntegerField, Min
 
 from backend.compiles.models import Candidate, Compile, TeacherCall
 from backend.compiles.states import LABEL_CALLS, CallState, CandidateState
@@ -36,7 +39,7 @@ def label_picks(run: CompileRun, batches: StepBatches) -> bool:
     if not todo:
         return True
     answers = answers_so_far(run, todo)
-    per_call = dialect_of(run.spec.teacher).max_n
+    per_call = choices_a_call(run)
     with teacher_session(run) as session:
         todo = _take_known(run, todo, answers, session, total)
         while todo:
@@ -48,6 +51,8 @@ def label_picks(run: CompileRun, batches: StepBatches) -> bool:
             def save(compile: Compile, calls: list[MadeCall]) -> None:
                 for (row, _), call in zip(batch, calls, strict=True):  # noqa: B023 (called within the turn)
                     answers[row.text_key].append(call.choices)
+                if votes_as_needed(run.spec):
+                    _be_content([row for row, _ in batch], answers)  # noqa: B023 (called within the turn)
 
             def all_plans() -> list[PlannedCall]:
                 width = len(todo) * most_votes(run.spec)  # noqa: B023 (called within the turn)
@@ -58,7 +63,7 @@ def label_picks(run: CompileRun, batches: StepBatches) -> bool:
                 if batches.defers(session, plans, all_plans):
                     return False
                 call_batch(run, StepName.LABELING, session.teacher, session.price, plans, save)
-                per_call = _choices_a_call(batch, answers, per_call)
+                per_call = _choices_given(batch, answers, per_call)
             _save_votes(run, list(dict.fromkeys(row for row, _ in batch)), answers)
             todo = [row for row in todo if row.state == CandidateState.PICKED]
             with run.transaction():
@@ -96,6 +101,26 @@ def label_call(run: CompileRun, row: Candidate, n: int, *, nth: int = 0, n_befor
     return PlannedCall(key=LABEL_CALLS + ":".join([row.text_key, *([str(nth)] if nth else [])]), request=request)
 
 
+def choices_a_call(run: CompileRun) -> int:
+    """The number of answers to ask a call for at most: by the teacher's dialect, and by the fewest that one of this
+    compile's calls gave, of those that gave fewer than they were asked for."""
+    n_choices: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
+    with run.transaction():
+        calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
+        few = calls.filter(key__startswith=LABEL_CALLS).alias(given=n_choices).filter(given__lt=F("n"))
+        least = few.aggregate(least=Min(n_choices))["least"]
+    most = dialect_of(run.spec.teacher).max_n
+    return most if least is None else max(1, min(least, most))
+
+
+def n_label_calls(run: CompileRun) -> Counter[str]:
+    """Count the calls that this compile has made about each text_key."""
+    with run.transaction():
+        calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
+        keys = list(calls.filter(key__startswith=LABEL_CALLS).values_list("key", flat=True))
+    return Counter(key.split(":")[1] for key in keys)
+
+
 def answers_so_far(run: CompileRun, rows: Sequence[Candidate]) -> defaultdict[str, Answers]:
     """The answers by text_key: those of an earlier compile, then of each call that this one has made, the calls of a
     process that stopped in the middle of a text among them."""
@@ -124,11 +149,13 @@ def _take_known(
     for row in mine:
         row.known_answers = known.answers[row.text_key]
         answers[row.text_key].append(known.answers[row.text_key])
+    if votes_as_needed(run.spec):
+        settle_for(mine, answers)
     full = [row for row in mine if n_answers(row, answers[row.text_key]) >= n_wanted(run.spec, row)]
     if mine:
         vote_on(run.spec, full, answers)
         with run.transaction() as fenced:
-            Candidate.objects.bulk_update(mine, [*VOTED, "known_answers"])
+            Candidate.objects.bulk_update(mine, [*VOTED, "known_answers", "n_wanted"])
             note_labels(run, fenced.compile, known, len(new) - len(mine), session.price)
             message = f"{len(mine)} of {total} inputs were labeled before"
             run.progress(StepName.LABELING, done=total - len(todo) + len(full), total=total, message=message)
@@ -139,7 +166,7 @@ def _next_calls(
     run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str, Answers], *, per_call: int, width: int
 ) -> list[tuple[Candidate, PlannedCall]]:
     """The calls of the next batch with the pick that each asks about: the first picks' missing answers, `per_call` a
-    call, `width` calls at most."""
+    call, `width` calls at most; where votes are bought as needed, one call a pick."""
     batch: list[tuple[Candidate, PlannedCall]] = []
     for row in rows:
         wanted = n_wanted(run.spec, row)
@@ -148,13 +175,27 @@ def _next_calls(
         while missing > 0 and len(batch) < width:
             n = min(per_call, missing)
             batch.append((row, label_call(run, row, n, nth=n_calls, n_before=wanted - missing)))
-            missing, n_calls = missing - n, n_calls + 1
+            missing, n_calls = 0 if votes_as_needed(run.spec) else missing - n, n_calls + 1
         if len(batch) == width:
             break
     return batch
 
 
-def _choices_a_call(
+def _be_content(rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> None:
+    """Let the picks wait for no more answers than their calls gave, inside the transaction that journals these."""
+    fewer = settle_for(rows, answers)
+    Candidate.objects.bulk_update(fewer, ["n_wanted"])
+
+
+def settle_for(rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> list[Candidate]:
+    """Lower what each pick wants to what it has; returns those that wanted more."""
+    fewer = [row for row in rows if row.n_wanted > n_answers(row, answers[row.text_key])]
+    for row in fewer:
+        row.n_wanted = n_answers(row, answers[row.text_key])
+    return fewer
+
+
+def _choices_given(
     batch: Sequence[tuple[Candidate, PlannedCall]], answers: Mapping[str, Answers], per_call: int
 ) -> int:
     """The number of choices to ask a call for next: as many as the batch's calls gave, where one gave fewer than it was

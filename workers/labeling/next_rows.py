@@ -14,7 +14,7 @@ from backend.domain.labeling.votes_again import changed_votes, unsure_rows
 from backend.domain.planning.label_plans import writes_more
 from backend.domain.spec.outputs import Label, LabelOutput
 from backend.domain.spec.parsing import Spec, first_votes, most_votes, votes_as_needed
-from workers.labeling.asking import label_call, n_wanted
+from workers.labeling.asking import label_call, n_label_calls, n_wanted
 from workers.labeling.posteriors import Weighed
 from workers.labeling.reuse import are_taken_over
 from workers.labeling.rounds import Bought
@@ -26,9 +26,12 @@ from workers.step.teacher_calls import worst_cost
 NEAR_A_LABEL = 2  # rows nearest to the description of a label that no row has
 
 
-def rows_to_buy(run: CompileRun, weighed: Weighed, is_open: Flags, m: int, *, is_first: bool) -> list[Bought]:
-    """The next `m` rows with the reason of each, all of fewer. In the first round those nearest to a label that no row
-    has come before all others; where a student learns nothing from the labels they are drawn at random."""
+def rows_to_buy(
+    run: CompileRun, weighed: Weighed, is_open: Flags, m: int, *, is_first: bool, n_asked: int
+) -> list[Bought]:
+    """The next `m` rows with the reason of each, all of fewer; each is asked for `n_asked` answers, or has those of an
+    earlier compile. In the first round those nearest to a label that no row has come before all others; where a student
+    learns nothing from the labels they are drawn at random."""
     rows, seed = weighed.pool.rows, run.spec.sampling.seed
     near = _near_missing(run, weighed, is_open)[:m] if is_first else []
     is_left = is_open.copy()
@@ -37,7 +40,8 @@ def rows_to_buy(run: CompileRun, weighed: Weighed, is_open: Flags, m: int, *, is
 
     def row(at: int, why: Why) -> Bought:
         is_later = (rows[at].slice_id, rows[at].round) in later  # type: ignore[attr-defined]  # Django's
-        return Bought(row=rows[at], why=Why.LOSING if is_later else why, n_wanted=0)
+        n_wanted = 0 if rows[at].known_answers or n_asked == first_votes(run.spec) else n_asked
+        return Bought(row=rows[at], why=Why.LOSING if is_later else why, n_asked=n_asked, n_wanted=n_wanted)
 
     bought = [row(at, Why.RARE) for at in near]
     if is_guessing(weighed):
@@ -54,31 +58,46 @@ def rows_to_buy(run: CompileRun, weighed: Weighed, is_open: Flags, m: int, *, is
     return bought + [row(at, why) for at, why in zip(picks.rows.tolist(), picks.why, strict=True)]
 
 
-def ask_again(run: CompileRun, weighed: Weighed) -> list[Bought]:
-    """The rows to ask once more, the least sure first: those whose label is too improbable, and those whose one answer
-    the student disputes; none that an arm has taken over."""
+def ask_again(run: CompileRun, weighed: Weighed, n_votes: int) -> list[Bought]:
+    """The rows to ask again, for `n_votes` more or as many as they may still have, the least sure first: those whose
+    label is too improbable, and those whose one answer the student disputes; none that an arm has taken over."""
     if not votes_as_needed(run.spec):
         return []
     known, pool = weighed.known, weighed.pool
-    order = unsure_rows(pool.votes[known], weighed.believed, weighed.predicted, most=most_votes(run.spec))
+    most = most_votes(run.spec)
+    order = unsure_rows(pool.votes[known], weighed.believed, weighed.predicted, most=most)
     is_own = ~are_taken_over(run, pool.rows)
     rows = [pool.rows[at] for at in known[order].tolist() if at < pool.n and is_own[at]]
-    again = [Bought(row=row, why=Why.ASKED_AGAIN, n_wanted=_n_due(run.spec, row) + 1) for row in rows]
-    return [one for one in again if one.n_wanted <= most_votes(run.spec)]
+    due = [(row, _n_due(run.spec, row)) for row in rows]
+    return [
+        Bought(row=row, why=Why.ASKED_AGAIN, n_asked=min(n_votes, most - n), n_wanted=min(n + n_votes, most))
+        for row, n in due
+        if n < most
+    ]
 
 
 def votes_so_far(run: CompileRun, weighed: Weighed) -> dict[str, Any]:
-    """The votes that this compile has asked for, as a `PlanState` counts them. What an earlier compile's teacher
-    answered is none that was asked for again; of an arm they are those on its own rows."""
+    """The calls that this compile has made and the votes beside each row's first, as a `PlanState` counts them. What an
+    earlier compile's teacher answered is none that was asked for again; of an arm they are those on its own rows, and
+    an answer that was known counts as a call."""
     pool, n_first = weighed.pool, first_votes(run.spec)
-    again = np.zeros(len(pool.votes), dtype=np.int64)
-    again[: pool.n] = [_n_due(run.spec, row) - max(n_first, _n_known(row)) for row in pool.rows]
-    n_again, n_taken_over = int(again.sum()), int((weighed.is_asked & are_taken_over(run, pool.rows)).sum())
+    further = np.zeros(len(pool.votes), dtype=np.int64)
+    further[: pool.n] = [_n_due(run.spec, row) - max(n_first, _n_known(row)) for row in pool.rows]
+    n_rows = weighed.n_asked - int((weighed.is_asked & are_taken_over(run, pool.rows)).sum())
+    n_again = _calls_again(run, weighed)
     return {
-        "n_calls": n_again + (weighed.n_asked - n_taken_over) * n_first,
-        "n_votes_again": n_again,
-        "n_changed": changed_votes(pool.votes, again),
+        "n_calls": n_rows * n_first + n_again,
+        "n_calls_again": n_again,
+        "n_further": int(further.sum()),
+        "n_changed": changed_votes(pool.votes, further),
     }
+
+
+def _calls_again(run: CompileRun, weighed: Weighed) -> int:
+    """Count the calls about a row that has had an answer."""
+    made = n_label_calls(run)
+    rows = [row for row, is_asked in zip(weighed.pool.rows, weighed.is_asked, strict=True) if is_asked]
+    return sum(max(made[row.text_key] - (not row.known_answers), 0) for row in rows)
 
 
 def affordable(run: CompileRun, bought: Sequence[Bought], left: int, *, pair: int = 0) -> list[Bought]:
@@ -86,7 +105,7 @@ def affordable(run: CompileRun, bought: Sequence[Bought], left: int, *, pair: in
     price, kept = run.prices.of(run.spec.teacher.model), []
     for one in bought:
         is_new = one.why != Why.ASKED_AGAIN
-        left -= worst_cost(price, label_call(run, one.row, first_votes(run.spec) if is_new else 1).request)
+        left -= worst_cost(price, label_call(run, one.row, one.n_asked).request)
         left -= pair if is_new else 0
         if left < 0:
             break

@@ -4,10 +4,7 @@ they are likely to bring is worth its price."""
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Sum
-
-from backend.compiles.models import Slice, TeacherCall
-from backend.compiles.states import ANSWERED_STATES, LABEL_CALLS
+from backend.compiles.models import Slice
 from backend.domain.evaluation.classification import wilson_interval
 from backend.domain.labeling.learning_curves import CurvePoint, curve_points, fit_curve
 from backend.domain.labeling.purchases import (
@@ -19,19 +16,17 @@ from backend.domain.labeling.purchases import (
     StopFor,
     next_purchase,
 )
+from backend.domain.labeling.votes_again import PILOT_ROWS, answers_change
 from backend.domain.planning.label_plans import k_of_captures
-from backend.domain.spec.parsing import first_votes
 from workers.candidates.headroom import LabelMoney, money_for_labels
-from workers.labeling.asking import label_call
+from workers.labeling.call_prices import USD, LabelCalls, next_calls
 from workers.labeling.next_rows import affordable, ask_again, rows_to_buy, votes_so_far
 from workers.labeling.posteriors import MIN_HONEST, PPM, Weighed
 from workers.labeling.rounds import Bought, Purchases, n_rounds_of
 from workers.labeling.writing import Writing, candidates_to_buy, first_of, slices_to_write
 from workers.step.durable import CompileRun
-from workers.step.teacher_calls import worst_cost
 
 BATCH_ROUNDS = 2  # of rows in batch mode, the start among them, and one of votes: each may take a day
-USD = Decimal(1_000_000)
 
 
 def decide_auto(
@@ -40,8 +35,12 @@ def decide_auto(
     """The next round, or why there is none, and the curve that was listened to."""
     of_rows, of_votes = n_rounds_of(purchases)
     is_batch = run.spec.teacher.mode == "batch"
-    unsure = [] if is_batch and of_votes else ask_again(run, weighed)
     money = _money(run, weighed, purchases)
+    so_far = votes_so_far(run, weighed)
+    n_further, n_changed = so_far["n_further"], so_far["n_changed"]
+    is_changing = n_further >= PILOT_ROWS and answers_change(n_further, n_changed, weighed.noise.repeat)
+    next_ones = next_calls(run, weighed, is_changing=is_changing, pair_usd=Decimal(money.pair) / USD)
+    unsure = [] if is_batch and of_votes else ask_again(run, weighed, next_ones.again)
     losing = slices_to_write(run, weighed, purchases)
     points = _points(weighed) if of_rows + 1 >= ROUNDS_OF_A_CURVE else []
     state = PlanState(
@@ -57,9 +56,9 @@ def decide_auto(
         point_usd=run.spec.plan.point_usd or POINT_USD,
         row_limit=_row_limit(run),
         most_rounds=BATCH_ROUNDS if is_batch else MOST_ROUNDS,
-        **votes_so_far(run, weighed),
+        **so_far,
         **_gate(run, weighed),
-        **_prices(run, weighed, money),
+        **_prices(next_ones, money),
         **candidates_to_buy(run, weighed, purchases, losing),
     )
     purchase = next_purchase(state)
@@ -70,7 +69,8 @@ def decide_auto(
     if purchase.kind == PurchaseKind.VOTES:
         bought = unsure[: purchase.n]
     else:
-        bought = rows_to_buy(run, weighed, weighed.pool.is_open, purchase.n, is_first=of_rows == 0)
+        n, n_asked = purchase.n, next_ones.at_first
+        bought = rows_to_buy(run, weighed, weighed.pool.is_open, n, is_first=of_rows == 0, n_asked=n_asked)
     return affordable(run, bought, money.left, pair=money.pair) or StopFor.BUDGET, points
 
 
@@ -130,18 +130,13 @@ def _money(run: CompileRun, weighed: Weighed, purchases: Purchases) -> LabelMone
     return money_for_labels(run, n_pairs=weighed.n_asked + n_gold, most_pairs=most + n_gold)
 
 
-def _prices(run: CompileRun, weighed: Weighed, money: LabelMoney) -> dict[str, Any]:
-    """The money, what a row may cost and what rows have cost so far, US dollars."""
-    n_first, price = first_votes(run.spec), run.prices.of(run.spec.teacher.model)
-    longest = max(weighed.pool.rows, key=lambda row: len(row.text.encode()))
-    worst = Decimal(worst_cost(price, label_call(run, longest, n_first).request))
-    calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, key__startswith=LABEL_CALLS)
-    with run.transaction():
-        paid = calls.filter(state__in=ANSWERED_STATES).aggregate(total=Sum("cost_microusd"), n=Sum("n"))
-    call = Decimal(n_first * paid["total"]) / paid["n"] if paid["n"] else worst
+def _prices(calls: LabelCalls, money: LabelMoney) -> dict[str, Any]:
+    """The money, and what the next calls are expected to cost and may cost, US dollars."""
     return {
         "money_usd": Decimal(money.left) / USD,
         "pair_usd": Decimal(money.pair) / USD,
-        "worst_usd": worst / USD,
-        "call_usd": min(call, worst) / USD,
+        "call_usd": calls.expected.of(calls.at_first),
+        "worst_usd": calls.worst.of(calls.at_first),
+        "again_usd": calls.expected.of(calls.again),
+        "worst_again_usd": calls.worst.of(calls.again),
     }

@@ -1,13 +1,17 @@
 """The rounds of a fixed plan: captures up to their K, then further votes where a label is unsure."""
 
+from decimal import Decimal
+
 import numpy as np
 
 from backend.compiles.models import Slice
 from backend.domain.labeling.linear_head import Flags
 from backend.domain.labeling.purchases import StopFor
-from backend.domain.labeling.votes_again import wanted_votes
+from backend.domain.labeling.votes_again import rows_asked_again
 from backend.domain.planning.label_plans import k_of_captures, picks_in_rounds
+from backend.domain.spec.parsing import first_votes
 from workers.candidates.headroom import spare_after_labeling
+from workers.labeling.call_prices import next_calls
 from workers.labeling.next_rows import affordable, ask_again, rows_to_buy, votes_so_far
 from workers.labeling.posteriors import Weighed
 from workers.labeling.rounds import Bought, Purchases, n_rounds_of
@@ -23,17 +27,16 @@ def decide_fixed(run: CompileRun, weighed: Weighed, purchases: Purchases) -> lis
     is_open, n_left = _captures_left(run, weighed)
     n_rounds_left = (1 if is_batch else ROUNDS_TO_K) - of_rows
     if n_left > 0 and n_rounds_left > 0 and is_open.any():
-        return rows_to_buy(run, weighed, is_open, -(-n_left // n_rounds_left), is_first=of_rows == 0)
+        n, n_asked = -(-n_left // n_rounds_left), first_votes(run.spec)
+        return rows_to_buy(run, weighed, is_open, n, is_first=of_rows == 0, n_asked=n_asked)
     if is_batch and of_votes:
         return StopFor.ROUNDS
-    again = ask_again(run, weighed)
-    again = again[: _n_wanted(run, weighed, n_unsure=len(again), n_vote_rounds=of_votes)]
-    return affordable(run, again, spare_after_labeling(run)) or (StopFor.BUDGET if again else StopFor.LIMIT)
-
-
-def _n_wanted(run: CompileRun, weighed: Weighed, *, n_unsure: int, n_vote_rounds: int) -> int:
     so_far = votes_so_far(run, weighed)
-    return wanted_votes(n_unsure=n_unsure, n_vote_rounds=n_vote_rounds, repeat=weighed.noise.repeat, **so_far)
+    calls = next_calls(run, weighed, is_changing=False, pair_usd=Decimal(0))
+    again = ask_again(run, weighed, calls.again)
+    n = rows_asked_again(n_unsure=len(again), n_vote_rounds=of_votes, repeat=weighed.noise.repeat, **so_far)
+    again = again[:n]
+    return affordable(run, again, spare_after_labeling(run)) or (StopFor.BUDGET if again else StopFor.LIMIT)
 
 
 def _captures_left(run: CompileRun, weighed: Weighed) -> tuple[Flags, int]:

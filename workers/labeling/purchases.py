@@ -13,6 +13,7 @@ from backend.domain.planning.label_plans import picks_in_rounds
 from backend.domain.spec.defaults import buys_in_rounds
 from backend.domain.spec.parsing import votes_as_needed
 from workers.labeling.asking import label_picks
+from workers.labeling.pilot import open_pilot
 from workers.labeling.plan_auto import curve_facts, decide_auto
 from workers.labeling.plan_fixed import decide_fixed
 from workers.labeling.pool import Places, place, read_pool
@@ -27,6 +28,7 @@ from workers.step.durable import CompileRun
 def label_all(run: CompileRun, batches: StepBatches) -> bool:
     """Label every pick, and what is bought besides. False where the rest waits for a teacher's batch. Raises
     PaymentRequired where the budget ends before the first picks have their labels."""
+    open_pilot(run)
     places: Places | None = None
     while True:
         with run.transaction():

@@ -12,8 +12,8 @@ from backend.compiles.models import Candidate, Slice, StepRun
 from backend.compiles.states import LABELED_STATES, CandidateState
 from backend.domain.labeling.rounds import Why
 from backend.domain.lifecycle import StepName
-from backend.domain.spec.parsing import LabelOutput
-from workers.labeling.asking import answers_so_far, n_answers
+from backend.domain.spec.parsing import LabelOutput, votes_as_needed
+from workers.labeling.asking import answers_so_far, n_answers, settle_for
 from workers.labeling.voting import VOTED, vote_on
 from workers.step.durable import CompileRun
 
@@ -32,11 +32,13 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bought:
-    """One row of a round: why, and how many answers it then waits for."""
+    """One row of a round: why, for how many answers it is asked, and how many it then waits for in all (0: as many as
+    the spec asks of every pick)."""
 
     row: Candidate
     why: Why
-    n_wanted: int
+    n_asked: int = 1
+    n_wanted: int = 0
 
 
 Purchases = Sequence[Mapping[str, Any]]
@@ -71,7 +73,9 @@ def open_round(run: CompileRun, bought: Sequence[Bought], facts: Mapping[str, An
         Candidate.objects.bulk_update([one.row for one in bought], BOUGHT, batch_size=500)
         _count(run, [one.row for one in bought if one.why != Why.ASKED_AGAIN], is_bought=True)
         why = Counter(one.why for one in bought)
-        entry = {"round": number, "n": len(bought), "why": dict(sorted(why.items())), **facts}
+        most = max((one.n_asked for one in bought), default=1)
+        size = {"answers_a_call": most} if most > 1 else {}
+        entry = {"round": number, "n": len(bought), "why": dict(sorted(why.items())), **size, **facts}
         _save(run, [*purchases, entry])
         _show(run, _message(number, why, facts))
 
@@ -102,12 +106,14 @@ def close_round(run: CompileRun) -> None:
     answers = answers_so_far(run, picked)
     asked = [row for row in picked if n_answers(row, answers[row.text_key])]
     left = [row for row in picked if not n_answers(row, answers[row.text_key])]
+    if votes_as_needed(run.spec):
+        settle_for(asked, answers)
     vote_on(run.spec, asked, answers)
     with run.transaction():
         for row in left:
             row.move(CandidateState.DROPPED)
             row.bought_in, row.bought_for, row.n_wanted = None, "", 0
-        Candidate.objects.bulk_update(asked, VOTED, batch_size=500)
+        Candidate.objects.bulk_update(asked, [*VOTED, "n_wanted"], batch_size=500)
         Candidate.objects.bulk_update(left, BOUGHT, batch_size=500)
         _count(run, left, is_bought=False)
         replace_last(run, {"n_unpaid": purchases_of(run)[-1].get("n_unpaid", 0) + len(left)})

@@ -64,7 +64,8 @@ def fit_noise(votes: Floats, prior: Floats, *, is_gold: Flags, repeat: float) ->
         return noise
     counted = votes * _worth(votes, noise.repeat)[:, None]
     has_more = is_gold | (votes.sum(axis=1) > 1)
-    evidence = np.where(has_more, 1.0, SINGLE_SHARE if has_more.any() else 0.0)[:, None] * counted
+    said = 0.0 if not has_more.any() else 1.0 if is_gold.any() else 1 - noise.repeat  # who repeats himself says nothing
+    evidence = np.where(is_gold, 1.0, np.where(has_more, 1 - noise.repeat, SINGLE_SHARE * said))[:, None] * counted
     for _ in range(CALIBRATIONS):
         noise = _calibrate(noise, counted[~is_gold], prior[~is_gold], least_doubt=least_doubt)
         for _ in range(STEPS):

@@ -136,6 +136,10 @@ def _candidates(entry: Mapping[str, Any]) -> str:
 
 
 def _purchase(entry: Mapping[str, Any]) -> str:
+    """
+    >>> _purchase({"round": 2, "n": 12, "why": {"asked_again": 12}, "answers_a_call": 4})
+    '12 inputs asked again, up to 4 answers each'
+    """
     why, n, unpaid = entry.get("why", {}), entry.get("n", 0), entry.get("n_unpaid", 0)
     if not entry["round"]:
         return "first picks"
@@ -143,4 +147,6 @@ def _purchase(entry: Mapping[str, Any]) -> str:
     parts = ", ".join(f"{why[name]:,} {_PARTS.get(name, name.replace('_', ' '))}" for name in known)
     inputs = f"{n:,} input{'' if n == 1 else 's'}"
     what = f"{inputs} asked again" if ASKED_AGAIN in why else f"{inputs} ({parts})"
+    n_answers = entry.get("answers_a_call", 1)
+    what += f", up to {n_answers} answers each" if n_answers > 1 else ""
     return what + (f"; the budget had no money for {unpaid:,} of them" if unpaid else "")

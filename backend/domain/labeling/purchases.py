@@ -12,7 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from backend.domain.labeling.learning_curves import Curve
-from backend.domain.labeling.votes_again import PILOT_VOTES, answers_change, wanted_votes
+from backend.domain.labeling.votes_again import PILOT_CALLS, answers_change, rows_asked_again
 
 POINT_USD = Decimal("1.00")  # what a point of accuracy is worth where the spec does not say
 START_SHARE = 0.1  # of the pool, in the first round
@@ -26,7 +26,7 @@ MOST_ROUNDS = 12  # of rows
 ROUNDS_OF_A_CURVE = 2  # of rows, before the curve is listened to
 FLAT_POINTS = 0.1  # of accuracy: a curve whose upper bound of the next round is below it is flat
 GATE_MARGIN = 0.02  # of accuracy above the gate's, at the lower bound
-MENDED = 0.5  # of the labels expected to be wrong among those asked about, by one more vote on each
+MENDED = 0.5  # of the labels expected to be wrong among those asked about, by one more call about each
 
 
 class PurchaseKind(StrEnum):
@@ -47,7 +47,7 @@ class StopFor(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purchase:
-    """`n` new rows with one vote each, or one more vote on each of the `n` rows that `unsure_rows` names first, or `n`
+    """`n` new rows with a call each, or a further call on each of the `n` rows that `unsure_rows` names first, or `n`
     candidates: the rounds of the first slices of `writable`."""
 
     kind: PurchaseKind
@@ -57,13 +57,15 @@ class Purchase:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanState:
     """A plan between two rounds. `n_open` rows can be bought, `n_labelled` are; `row_limit` is how many the spec
-    names. `n_calls` counts votes of rows and again, `n_votes_again` the latter. `n_unsure` is how many rows
-    `unsure_rows` names now, and `doubt` how many of their labels are expected to be wrong; `n_changed` how many of the
-    votes again were not the row's first; `repeat` the correlation of repeated answers.
+    names. `n_calls` counts the calls about rows, `n_calls_again` those that asked again; `n_further` the votes beside
+    each row's first, and `n_changed` those of them on rows whose votes differ. `n_unsure` is how many rows
+    `unsure_rows` names now, and `doubt` how many of their labels are expected to be wrong; `repeat` the correlation of
+    repeated answers.
 
-    `money_usd` is left for labels and for training on them; `call_usd` is what a vote is expected to cost, `worst_usd`
-    what it may cost, `pair_usd` what training on a row costs. `accuracy_low` is a lower bound of the student's accuracy
-    on honest rows, `gate` the accuracy that the gate asks for.
+    `money_usd` is left for labels and for training on them; `call_usd` is what a row's first call is expected to cost,
+    `worst_usd` what it may cost; `again_usd` and `worst_again_usd` are those of a call that asks again, `pair_usd` what
+    training on a row costs. `accuracy_low` is a lower bound of the student's accuracy on honest rows, `gate` the
+    accuracy that the gate asks for.
 
     `writable` are the candidates of one round for each slice that loses, most first; `kept` is the share of candidates
     that become rows, `write_usd` what one of these is expected to cost, `worst_write_usd` what a candidate may cost.
@@ -75,13 +77,16 @@ class PlanState:
     n_rounds: int
     n_vote_rounds: int
     n_calls: int
-    n_votes_again: int
+    n_calls_again: int
+    n_further: int
     n_unsure: int
     n_changed: int
     repeat: float
     money_usd: Decimal
     call_usd: Decimal
     worst_usd: Decimal
+    again_usd: Decimal
+    worst_again_usd: Decimal
     pair_usd: Decimal
     doubt: float = 0.0
     curve: Curve | None = None
@@ -107,12 +112,12 @@ def next_purchase(state: PlanState) -> Purchase | StopFor:
     """Return what to buy next; where rows have ended and no vote is wanted, why rows did, or where candidates could be
     written, why they are not."""
     rows = _rows(state)
-    is_piloted = state.n_votes_again > 0 or state.n_rounds < ROUNDS_OF_A_CURVE
+    is_piloted = state.n_calls_again > 0 or state.n_rounds < ROUNDS_OF_A_CURVE
     if not (isinstance(rows, Purchase) and is_piloted):
-        n_votes = max(_votes(state), 0 if isinstance(rows, Purchase) else _last_votes(state))
-        n_votes = min(n_votes, _affordable(state.money_usd, state.worst_usd))
-        if n_votes > 0:
-            return Purchase(kind=PurchaseKind.VOTES, n=n_votes)
+        n_again = max(_n_again(state), 0 if isinstance(rows, Purchase) else _n_again_at_last(state))
+        n_again = min(n_again, _affordable(state.money_usd, state.worst_again_usd))
+        if n_again > 0:
+            return Purchase(kind=PurchaseKind.VOTES, n=n_again)
     if isinstance(rows, Purchase):
         candidates = _candidates(state) if state.is_losing_spent else rows
         return candidates if isinstance(candidates, Purchase) else rows
@@ -144,7 +149,7 @@ def _rows(state: PlanState) -> Purchase | StopFor:
         return StopFor.ROUNDS
     if state.is_past_gate:
         return StopFor.GATE_MARGIN
-    money = state.money_usd - _votes(state) * state.worst_usd
+    money = state.money_usd - _n_again(state) * state.worst_again_usd
     n_affordable = _affordable(money, state.worst_usd + state.pair_usd)
     if n_affordable < (min(LEAST_BOUGHT, n_left) if state.n_labelled else 1):
         return StopFor.BUDGET
@@ -192,28 +197,29 @@ def _candidates(state: PlanState) -> Purchase | StopFor:
     return StopFor.WORTH
 
 
-def _votes(state: PlanState) -> int:
-    return wanted_votes(
+def _n_again(state: PlanState) -> int:
+    return rows_asked_again(
         n_unsure=state.n_unsure,
         n_calls=state.n_calls,
-        n_votes_again=state.n_votes_again,
+        n_calls_again=state.n_calls_again,
+        n_further=state.n_further,
         n_changed=state.n_changed,
         n_vote_rounds=state.n_vote_rounds,
         repeat=state.repeat,
     )
 
 
-def _last_votes(state: PlanState) -> int:
-    """Return how many votes to ask for where no row is left that is worth buying: one for each unsure row, while the
-    labels that they mend are worth their price. A wrong label is taken for a row that is not there, by the curve."""
-    is_piloted = state.n_votes_again >= PILOT_VOTES
+def _n_again_at_last(state: PlanState) -> int:
+    """Return how many rows to ask again where none is left that is worth buying: each unsure one, while the labels
+    that this mends are worth its price. A wrong label is taken for a row that is not there, by the curve."""
+    is_piloted = state.n_calls_again >= PILOT_CALLS
     if state.curve is None or state.is_past_gate or not is_piloted:
         return 0
-    if not answers_change(state.n_votes_again, state.n_changed, state.repeat):
+    if not answers_change(state.n_further, state.n_changed, state.repeat):
         return 0
     n_mended = min(round(MENDED * state.doubt), state.n_labelled)
     points = Decimal(repr(state.curve.gain(state.n_labelled - n_mended, n_mended)[1]))
-    return state.n_unsure if points * state.point_usd > state.n_unsure * state.call_usd else 0
+    return state.n_unsure if points * state.point_usd > state.n_unsure * state.again_usd else 0
 
 
 def _affordable(money: Decimal, price: Decimal) -> int:

@@ -9,7 +9,8 @@ from backend.domain.labeling.linear_head import Floats, Ints
 MOST_VOTE_ROUNDS = 4  # after the pilot
 VOTE_SHARE = 0.25  # of all calls, at most, for more votes while there is a row to buy
 UNSURE = 0.2  # a row whose label is less probable than 1 less this is asked again
-PILOT_VOTES = 20  # on the rows that teacher and student dispute most, before more are asked for
+PILOT_CALLS = 20  # about the rows that teacher and student dispute most, before more are asked for
+PILOT_ROWS, PILOT_VOTES = 20, 3  # of the first rows, drawn at random, and the answers that each is asked for at once
 LEAST_CHANGED = 0.1  # of the votes asked for again, that differ from the first: below it, no more are
 MOST_REPEAT = 0.7  # correlation of repeated answers from which on no vote is worth asking
 
@@ -38,19 +39,26 @@ def changed_votes(votes: Floats, again: Ints | None = None) -> int:
     return int((beyond if again is None else np.minimum(again, beyond))[differs].sum())
 
 
-def wanted_votes(
-    *, n_unsure: int, n_calls: int, n_votes_again: int, n_changed: int, n_vote_rounds: int, repeat: float
+def rows_asked_again(
+    *,
+    n_unsure: int,
+    n_calls: int,
+    n_calls_again: int,
+    n_further: int,
+    n_changed: int,
+    n_vote_rounds: int,
+    repeat: float,
 ) -> int:
-    """Return how many votes to ask for again; the arguments are as in `PlanState`. First a pilot on what is disputed
-    most; then, while answers change, one for each unsure row, until they are VOTE_SHARE of all calls."""
-    n_allowed = math.floor((n_calls - n_votes_again) * VOTE_SHARE / (1 - VOTE_SHARE)) - n_votes_again
-    if n_votes_again < PILOT_VOTES:
-        return max(min(n_unsure, PILOT_VOTES - n_votes_again, n_allowed), 0)
-    if not answers_change(n_votes_again, n_changed, repeat) or n_vote_rounds > MOST_VOTE_ROUNDS:
+    """Return how many rows to ask again; the arguments are as in `PlanState`. First a pilot on what is disputed
+    most; then, while answers change, each unsure row, until the calls again are VOTE_SHARE of all calls."""
+    n_allowed = math.floor((n_calls - n_calls_again) * VOTE_SHARE / (1 - VOTE_SHARE)) - n_calls_again
+    if n_calls_again < PILOT_CALLS:
+        return max(min(n_unsure, PILOT_CALLS - n_calls_again, n_allowed), 0)
+    if not answers_change(n_further, n_changed, repeat) or n_vote_rounds > MOST_VOTE_ROUNDS:
         return 0
     return max(min(n_unsure, n_allowed), 0)
 
 
-def answers_change(n_votes_again: int, n_changed: int, repeat: float) -> bool:
+def answers_change(n_further: int, n_changed: int, repeat: float) -> bool:
     """Say whether the teacher's answers change often enough to be asked for again."""
-    return n_changed >= LEAST_CHANGED * n_votes_again and repeat <= MOST_REPEAT
+    return n_changed >= LEAST_CHANGED * n_further and repeat <= MOST_REPEAT

@@ -276,7 +276,7 @@ class TeacherPlan:
 
     @property
     def _labels_a_call(self) -> int:
-        return min(first_votes(self.spec), dialect_of(self.spec.teacher).max_n)
+        return min(most_votes(self.spec), dialect_of(self.spec.teacher).max_n)
 
     def _cost(self, input_tokens: int, output_tokens: int) -> int:
         return self.price.cost_microusd(input_tokens=input_tokens, output_tokens=output_tokens)

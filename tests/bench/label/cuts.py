@@ -23,7 +23,7 @@ from backend.domain.labeling.beliefs import Beliefs, weigh_votes
 from backend.domain.labeling.cuts import Cut, Pairs, compare_cuts, cut_weights
 from backend.domain.labeling.folds import fold_of
 from backend.domain.labeling.linear_head import Floats, Ints, fit_linear_head
-from backend.domain.labeling.votes_again import changed_votes, unsure_rows, wanted_votes
+from backend.domain.labeling.votes_again import changed_votes, rows_asked_again, unsure_rows
 from tests.bench.label.choosing import Pool, at_random, in_rounds
 from tests.bench.label.plans import MIN_AGREEMENT, TEACHERS, Case
 from tests.bench.label.sets import DEVELOPMENT, read_sets
@@ -42,10 +42,11 @@ def votes_on(case: Case, rows: Ints, folds: Ints) -> tuple[Beliefs, int]:
         np.add.at(votes, (again, teacher.ask(rows[again])), 1)
         beliefs = weigh_votes(case.pool.rows[rows], votes, folds, is_gold=np.zeros(len(rows), dtype=np.bool_))
         unsure = unsure_rows(votes, beliefs.believed, beliefs.predicted, most=5)
-        n = wanted_votes(
+        n = rows_asked_again(
             n_unsure=len(unsure),
             n_calls=int(votes.sum()),
-            n_votes_again=n_again,
+            n_calls_again=n_again,
+            n_further=n_again,
             n_changed=changed_votes(votes),
             n_vote_rounds=n_rounds,
             repeat=beliefs.noise.repeat,

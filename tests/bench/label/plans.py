@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.domain.labeling.beliefs import Beliefs, weigh_votes
+from backend.domain.labeling.call_sizes import CallPrice, size_again, size_at_first
 from backend.domain.labeling.folds import fold_of
 from backend.domain.labeling.learning_curves import curve_points, fit_curve
 from backend.domain.labeling.linear_head import fit_linear_head
@@ -35,7 +36,13 @@ from backend.domain.labeling.purchases import (
     round_size,
 )
 from backend.domain.labeling.rounds import next_rows, start_rows
-from backend.domain.labeling.votes_again import changed_votes, unsure_rows
+from backend.domain.labeling.votes_again import (
+    PILOT_ROWS,
+    PILOT_VOTES,
+    answers_change,
+    changed_votes,
+    unsure_rows,
+)
 from tests.bench.label.choosing import Pool
 from tests.bench.label.sets import DEVELOPMENT, LabelSet, read_sets
 from tests.bench.label.simulated_teachers import SCORED_KINDS, Difficulty, ScoringTeacher, SimulatedTeacher, difficulty
@@ -93,49 +100,92 @@ class Auto:
     """`plan: auto`, as a compile carries it out: the votes on the pool, and what they amount to; `has_scores`: the log-
     probs of a teacher that tells them are weighed."""
 
-    def __init__(self, case: Case, budget_usd: float, point_usd: float, *, has_scores: bool = False) -> None:
+    def __init__(
+        self,
+        case: Case,
+        budget_usd: float,
+        point_usd: float,
+        *,
+        shape: str = "one a call",
+        has_scores: bool = False,
+    ) -> None:
         self.case, self.pool, self.teacher = case, case.pool.for_rounds(), case.ask()
         self.votes = np.zeros((len(case.pool.rows), case.pool.n_labels))
         self.scores = self.teacher.scores if has_scores and isinstance(self.teacher, ScoringTeacher) else None
         self.folds = fold_of(self.pool.keys, self.pool.groups)
         self.budget, self.point = Decimal(repr(budget_usd)), Decimal(repr(point_usd))
-        self.n_rounds = self.n_vote_rounds = self.n_again = 0
+        call = Decimal(repr(CALL_USD))
+        self.price = CallPrice(first_usd=call, further_usd=call * Decimal(repr(FIVE_VOTES[shape] - 1)) / 4)
+        self.most = 1 if shape == "one a call" else MOST_VOTES  # answers a call
+        self.pair = Decimal(repr(PAIR_USD))
+        self.spent = Decimal(0)
+        self.n_calls = self.n_calls_again = 0
+        self.n_rounds = self.n_vote_rounds = 0
         self.stopped_for = ""
 
     @property
     def rows(self) -> Ints:
         return np.flatnonzero(self.votes.sum(axis=1) > 0)
 
+    @property
+    def n_further(self) -> int:
+        return int(np.maximum(self.votes.sum(axis=1) - 1, 0).sum())
+
     def run(self) -> dict[str, Any]:
         size = round_size(n_labels=self.votes.shape[1], n_open=len(self.votes), n_labelled=0)
-        size = min(size, int(self.budget / Decimal(repr(CALL_USD + PAIR_USD))))
-        self._ask(start_rows(self.pool, size, seed=self.case.seed).rows)
+        size = min(size, int(self.budget / (self.price.of(1) + self.pair)))
+        start = start_rows(self.pool, size, seed=self.case.seed).rows
+        order = np.random.default_rng([self.case.seed, 7]).permutation(len(start))
+        self._ask(start[order[:PILOT_ROWS]], min(PILOT_VOTES, self.most))
+        self._ask(start[order[PILOT_ROWS:]], 1)
         self.n_rounds = 1
         while True:
             beliefs = self._weigh()
             unsure = self.rows[unsure_rows(self.votes[self.rows], beliefs.believed, beliefs.predicted, most=MOST_VOTES)]
-            decided = next_purchase(self._state(beliefs, unsure))
+            first, again = self._sizes(beliefs)
+            decided = next_purchase(self._state(beliefs, unsure, first, again))
             if not isinstance(decided, Purchase):
                 self.stopped_for = decided.value
                 return self._result(beliefs)
             if decided.kind is PurchaseKind.VOTES:
-                self._ask(unsure[: decided.n])
-                self.n_again, self.n_vote_rounds = self.n_again + decided.n, self.n_vote_rounds + 1
+                self._ask_again(unsure[: decided.n], again)
             else:
-                self._buy_rows(beliefs, decided.n)
+                self._buy_rows(beliefs, decided.n, first)
 
-    def _buy_rows(self, beliefs: Beliefs, n: int) -> None:
+    def _sizes(self, beliefs: Beliefs) -> tuple[int, int]:
+        """Votes by a call about a new row, and by one that asks again."""
+        noise = beliefs.noise
+        error = float(beliefs.believed.mean(axis=0) @ noise.error)
+        n_labels = self.votes.shape[1]
+        n_changed = changed_votes(self.votes)
+        is_changing = self.n_further >= PILOT_ROWS and answers_change(self.n_further, n_changed, noise.repeat)
+        most = self.most if is_changing else 1
+        first = size_at_first(self.price, self.pair, error=error, repeat=noise.repeat, n_labels=n_labels, most=most)
+        return first, size_again(self.price, repeat=noise.repeat, most=min(self.most, MOST_VOTES - 1))
+
+    def _buy_rows(self, beliefs: Beliefs, n: int, n_votes: int) -> None:
         head = fit_linear_head(self.pool.rows[self.rows], beliefs.believed)
         counts = np.bincount(beliefs.believed.argmax(axis=1), minlength=self.votes.shape[1])
         is_open = self.votes.sum(axis=1) == 0
         picks = next_rows(
             self.pool, head.probabilities(self.pool.rows), is_open, n, n_by_label=counts, seed=self.case.seed
         )
-        self._ask(picks.rows)
+        self._ask(picks.rows, n_votes)
         self.n_rounds += 1
 
-    def _ask(self, rows: Ints) -> None:
-        np.add.at(self.votes, (rows, self.teacher.ask(rows)), 1)
+    def _ask(self, rows: Ints, n: int) -> None:
+        """One call about each row, for `n` votes or as many as it may still have."""
+        left = np.minimum(n, MOST_VOTES - self.votes[rows].sum(axis=1))
+        for nth in range(n):
+            asked = rows[left > nth]
+            np.add.at(self.votes, (asked, self.teacher.ask(asked)), 1)
+            self.spent += len(asked) * (self.price.first_usd if nth == 0 else self.price.further_usd)
+        self.n_calls += len(rows)
+
+    def _ask_again(self, rows: Ints, n: int) -> None:
+        self._ask(rows, n)
+        self.n_calls_again += len(rows)
+        self.n_vote_rounds += 1
 
     def _weigh(self) -> Beliefs:
         rows = self.rows
@@ -143,10 +193,9 @@ class Auto:
         scores = None if self.scores is None else self.scores[rows]
         return weigh_votes(self.pool.rows[rows], self.votes[rows], self.folds[rows], is_gold=is_gold, scores=scores)
 
-    def _state(self, beliefs: Beliefs, unsure: Ints) -> PlanState:
-        rows, n_calls = self.rows, int(self.votes.sum())
+    def _state(self, beliefs: Beliefs, unsure: Ints, first: int, again: int) -> PlanState:
+        rows = self.rows
         of_unsure = beliefs.believed[np.isin(rows, unsure)]
-        call, pair = Decimal(repr(CALL_USD)), Decimal(repr(PAIR_USD))
         curve = None
         if self.n_rounds >= 2:
             curve = fit_curve(curve_points(self.pool.rows[rows], beliefs.believed, self.folds[rows]))
@@ -156,16 +205,19 @@ class Auto:
             n_labelled=len(rows),
             n_rounds=self.n_rounds,
             n_vote_rounds=self.n_vote_rounds,
-            n_calls=n_calls,
-            n_votes_again=self.n_again,
+            n_calls=self.n_calls,
+            n_calls_again=self.n_calls_again,
+            n_further=self.n_further,
             n_unsure=len(unsure),
             doubt=float((1 - of_unsure.max(axis=1, initial=0.0)).sum()),
             n_changed=changed_votes(self.votes),
             repeat=beliefs.noise.repeat,
-            money_usd=self.budget - n_calls * call - len(rows) * pair,
-            call_usd=call,
-            worst_usd=call,
-            pair_usd=pair,
+            money_usd=self.budget - self.spent - len(rows) * self.pair,
+            call_usd=self.price.of(first),
+            worst_usd=self.price.of(first),
+            again_usd=self.price.of(again),
+            worst_again_usd=self.price.of(again),
+            pair_usd=self.pair,
             curve=curve,
             point_usd=self.point,
         )
@@ -180,9 +232,10 @@ class Auto:
             "hard": self.case.student(rows, hard),
             "n_rows": len(self.rows),
             "n_votes": int(self.votes.sum()),
+            "label_usd": float(self.spent),
             "stopped_for": self.stopped_for,
             "rounds": self.n_rounds,
-            "n_again": self.n_again,
+            "n_again": self.n_calls_again,
             "n_changed": changed_votes(self.votes),
             "error": float(beliefs.noise.error.mean()),
             "temperature": beliefs.temperature,
@@ -201,7 +254,8 @@ def runs_of(case: Case, budgets: Sequence[float], point: float) -> Iterable[dict
     for k, votes in FIXED:
         yield about | {"plan": f"{k} x {votes}"} | fixed(case, k, votes)
     for budget in budgets:
-        yield about | {"plan": f"auto {budget:g}"} | Auto(case, budget, point).run()
+        for shape in FIVE_VOTES:
+            yield about | {"plan": f"auto {budget:g}", "shape": shape} | Auto(case, budget, point, shape=shape).run()
 
 
 def table(runs: Iterable[Mapping[str, Any]]) -> str:
@@ -215,7 +269,7 @@ def table(runs: Iterable[Mapping[str, Any]]) -> str:
         lines += ["", f"Price shape: {shape}", "", HEADER, "|---" * 7 + "|"]
         for budget in budgets:
             for teacher in dict.fromkeys(run["teacher"] for run in runs):
-                mine = [run for run in runs if run["teacher"] == teacher]
+                mine = [run for run in runs if run["teacher"] == teacher and run.get("shape", shape) == shape]
                 lines.append(_line(mine, sets, budget, teacher, shape))
     return "\n".join(lines)
 
@@ -234,7 +288,7 @@ def _line(runs: Sequence[Mapping[str, Any]], sets: Sequence[str], budget: float,
     is_affordable = cost_of(*DEFAULT, shape) <= budget
     of_default = f"{100 * np.mean([mean(default, name) for name in sets]):.1f}" if is_affordable else "-"
     worst = min(sets, key=lambda name: auto[name] - best[name])
-    spent = np.mean([mean(f"auto {budget:g}", name, "n_votes") for name in sets]) * CALL_USD
+    spent = np.mean([mean(f"auto {budget:g}", name, "label_usd") for name in sets])
     return (
         f"| ${budget:g}, {teacher} | {np.mean(list(auto.values())):.1f} | {np.mean(list(best.values())):.1f} | "
         f"{of_one:.1f} ({one}) | {of_default} | {auto[worst] - best[worst]:+.1f} ({worst}) | ${spent:.4f} |"

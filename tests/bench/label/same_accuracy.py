@@ -11,6 +11,7 @@ brackets.
 """
 
 import argparse
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,14 @@ def runs_of(case: Case) -> Iterable[dict[str, Any]]:
     k, votes = DEFAULT
     for name, rule in REACHED.items():
         yield about | {"plan": name} | fixed(case, k, votes, rows=np.sort(rule(case.pool, k)))
-    for budget in LADDER:
-        yield about | {"plan": f"auto {budget:g}"} | Auto(case, budget, point_usd=1.0).run()
+    for shape, budget in itertools.product(FIVE_VOTES, LADDER):
+        plan = Auto(case, budget, point_usd=1.0, shape=shape)
+        yield about | {"plan": f"auto {budget:g}", "shape": shape} | plan.run()
 
 
-def reached_by(runs: Sequence[Run], plan: str) -> tuple[float, float, bool]:
-    """Return the votes of the first budget that is as accurate as the plan, how much more accurate it is, in points,
-    and whether it is; of one set and teacher."""
+def reached_by(runs: Sequence[Run], plan: str) -> tuple[Run, float, bool]:
+    """Return auto's means at the first budget that is as accurate as the plan, how much more accurate it is, in points,
+    and whether it is; of one set, teacher and price shape."""
 
     def mean(name: str, what: str) -> float:
         return float(np.mean([run[what] for run in runs if run["plan"] == name]))
@@ -48,33 +50,33 @@ def reached_by(runs: Sequence[Run], plan: str) -> tuple[float, float, bool]:
     for budget in LADDER:
         ahead = 100 * (mean(f"auto {budget:g}", "accuracy") - wanted)
         if ahead >= 0:
-            return mean(f"auto {budget:g}", "n_votes"), ahead, True
-    return mean(f"auto {budget:g}", "n_votes"), ahead, False
+            break
+    return {what: mean(f"auto {budget:g}", what) for what in ("n_votes", "label_usd")}, ahead, ahead >= 0
 
 
 def table(runs: Iterable[Run]) -> str:
-    """For each teacher, plan and set: the votes that auto needs and the labels' cost by the three price shapes, as a
-    share of the plan's."""
+    """For each price shape, teacher, plan and set: what auto's labels cost, as a share of the plan's."""
     runs = list(runs)
     sets = list(dict.fromkeys(run["set"] for run in runs))
     k, votes = DEFAULT
-    lines = [
-        "| teacher, plan | " + " | ".join(sets) + " | votes saved | " + " | ".join(f"saved, {s}" for s in FIVE_VOTES)
-    ]
-    lines = [lines[0] + " |", "|---" * (len(sets) + 2 + len(FIVE_VOTES)) + "|"]
-    for teacher in dict.fromkeys(run["teacher"] for run in runs):
+    lines = ["| teacher, plan | " + " | ".join(sets) + " | saved | votes saved |"]
+    header = [lines[0], "|---" * (len(sets) + 3) + "|"]
+    lines = []
+    for shape, teacher in itertools.product(FIVE_VOTES, dict.fromkeys(run["teacher"] for run in runs)):
+        if teacher == runs[0]["teacher"]:
+            lines += ["", f"Price shape: {shape}", "", *header]
+        of_plan = k * CALL_USD * FIVE_VOTES[shape]
+        mine = [run for run in runs if run["teacher"] == teacher and run.get("shape", shape) == shape]
         for plan in REACHED:
-            mine = [reached_by([r for r in runs if (r["set"], r["teacher"]) == (name, teacher)], plan) for name in sets]
+            reached = [reached_by([run for run in mine if run["set"] == name], plan) for name in sets]
+            shares = [auto["label_usd"] / of_plan for auto, _, _ in reached]
             cells = [
-                f"{n:.0f} ({ahead:+.1f})" if is_there else f"[{n:.0f} ({ahead:+.1f})]" for n, ahead, is_there in mine
+                f"{100 * share:.0f} % ({ahead:+.1f})" if is_there else f"[{100 * share:.0f} % ({ahead:+.1f})]"
+                for share, (_, ahead, is_there) in zip(shares, reached, strict=True)
             ]
-            n = float(np.mean([n for n, _, _ in mine]))
-            shares = [1 - n / (k * votes)] + [
-                1 - n * CALL_USD / (k * CALL_USD * times) for times in FIVE_VOTES.values()
-            ]
-            lines.append(
-                f"| {teacher}, {plan} | " + " | ".join([*cells, *(f"{100 * share:.0f} %" for share in shares)]) + " |"
-            )
+            n = float(np.mean([auto["n_votes"] for auto, _, _ in reached]))
+            saved = [f"{100 * (1 - float(np.mean(shares))):.0f} %", f"{100 * (1 - n / (k * votes)):.0f} %"]
+            lines.append(f"| {teacher}, {plan} | " + " | ".join([*cells, *saved]) + " |")
     return "\n".join(lines)
 
 

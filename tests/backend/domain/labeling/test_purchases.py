@@ -37,13 +37,16 @@ def state_of(**others: Any) -> PlanState:
         n_rounds=2,
         n_vote_rounds=0,
         n_calls=175,
-        n_votes_again=0,
+        n_calls_again=0,
+        n_further=0,
         n_unsure=0,
         n_changed=0,
         repeat=0.0,
         money_usd=Decimal(5),
         call_usd=Decimal("0.000026"),
         worst_usd=Decimal("0.0001"),
+        again_usd=Decimal("0.000026"),
+        worst_again_usd=Decimal("0.0001"),
         pair_usd=Decimal("0.000005"),
         curve=curve_of(4.0),
     )
@@ -194,11 +197,18 @@ def test_a_tight_budget_is_spent_in_smaller_rounds_and_never_exceeded() -> None:
 
 
 def test_free_calls_need_no_money() -> None:
-    free = {"call_usd": Decimal(0), "worst_usd": Decimal(0), "pair_usd": Decimal(0), "money_usd": Decimal(0)}
+    free = {
+        "call_usd": Decimal(0),
+        "worst_usd": Decimal(0),
+        "again_usd": Decimal(0),
+        "worst_again_usd": Decimal(0),
+        "pair_usd": Decimal(0),
+        "money_usd": Decimal(0),
+    }
     assert play(state_of(n_open=1_000, **FRESH, **free), curve_of(4.0))[1] is StopFor.POOL
 
 
-PILOTED = {"n_votes_again": 20, "n_changed": 10, "n_vote_rounds": 1}
+PILOTED = {"n_calls_again": 20, "n_further": 20, "n_changed": 10, "n_vote_rounds": 1}
 
 
 def test_a_pilot_asks_again_before_many_rows_are_bought() -> None:
@@ -218,19 +228,22 @@ def test_votes_follow_rows_while_answers_change() -> None:
 
 def test_votes_are_a_quarter_of_all_calls_at_most() -> None:
     changing = {"n_open": 0, "n_unsure": 300, "n_vote_rounds": 1}
-    assert next_purchase(state_of(**changing, n_calls=320, n_votes_again=20, n_changed=10)) == votes(80)
-    assert next_purchase(state_of(**changing, n_calls=380, n_votes_again=80, n_changed=40)) == votes(20)
-    assert next_purchase(state_of(**changing, n_calls=400, n_votes_again=100, n_changed=50)) is StopFor.POOL
+    assert next_purchase(state_of(**changing, n_calls=320, n_calls_again=20, n_further=20, n_changed=10)) == votes(80)
+    assert next_purchase(state_of(**changing, n_calls=380, n_calls_again=80, n_further=80, n_changed=40)) == votes(20)
+    assert (
+        next_purchase(state_of(**changing, n_calls=400, n_calls_again=100, n_further=100, n_changed=50)) is StopFor.POOL
+    )
     assert next_purchase(state_of(n_open=0, n_unsure=40, n_calls=40)) == votes(13)  # of the pilot too
 
 
 def test_votes_go_beyond_a_quarter_where_no_row_is_left_and_they_are_worth_it() -> None:
     """40 wrong labels, of which half are mended: what 20 rows bring to 980, by the curve 0.129 points."""
-    spent = {"n_open": 0, "n_labelled": 1_000, "n_unsure": 200, "n_calls": 1_400, "n_votes_again": 400, "n_changed": 90}
+    spent = {"n_open": 0, "n_labelled": 1_000, "n_unsure": 200, "n_calls": 1_400, "n_changed": 90}
+    spent |= {"n_calls_again": 400, "n_further": 400}
     assert next_purchase(state_of(**spent)) is StopFor.POOL
     assert next_purchase(state_of(**spent, doubt=40.0)) == votes(200)
-    assert next_purchase(state_of(**spent, doubt=40.0, call_usd=Decimal("0.00064"))) == votes(200)
-    assert next_purchase(state_of(**spent, doubt=40.0, call_usd=Decimal("0.00065"))) is StopFor.POOL
+    assert next_purchase(state_of(**spent, doubt=40.0, again_usd=Decimal("0.00064"))) == votes(200)
+    assert next_purchase(state_of(**spent, doubt=40.0, again_usd=Decimal("0.00065"))) is StopFor.POOL
     assert next_purchase(state_of(**spent, doubt=40.0, curve=None)) is StopFor.POOL
     assert next_purchase(state_of(**(spent | {"n_changed": 39}), doubt=40.0)) is StopFor.POOL, "answers repeat"
     assert next_purchase(state_of(**spent, doubt=40.0, money_usd=Decimal("0.001"))) == votes(10)
@@ -279,7 +292,8 @@ def test_votes_that_changed_stand_on_rows_whose_votes_differ() -> None:
         n_rounds=st.integers(0, 13),
         n_vote_rounds=st.integers(0, 5),
         n_calls=st.integers(0, 4_000),
-        n_votes_again=st.integers(0, 500),
+        n_calls_again=st.integers(0, 500),
+        n_further=st.integers(0, 500),
         n_unsure=st.integers(0, 1_000),
         n_changed=st.integers(0, 500),
         repeat=st.floats(0, 1),
@@ -299,5 +313,5 @@ def test_what_is_bought_is_there_and_can_be_paid(state: PlanState) -> None:
         assert what.n * (state.worst_usd + state.pair_usd) <= state.money_usd
     else:
         assert what.n <= state.n_unsure
-        assert what.n * state.worst_usd <= state.money_usd
-        assert 4 * (state.n_votes_again + what.n) <= state.n_calls + what.n
+        assert what.n * state.worst_again_usd <= state.money_usd
+        assert 4 * (state.n_calls_again + what.n) <= state.n_calls + what.n

@@ -1,0 +1,97 @@
+"""How many answers a call about an input is asked for, through the steps on real rows: of a teacher that gives as many
+as it is asked for, and of one that gives one whatever `n` says."""
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from backend.compiles.models import Compile, TeacherCall
+from backend.domain.labeling.votes_again import PILOT_CALLS, PILOT_ROWS, PILOT_VOTES
+from backend.domain.lifecycle import StepName
+from tests.workers.labeling.test_purchases import ALL, TEXTS, make, other, recorded, right_label
+from tests.workers.labeling.test_votes_again import GUESSED, n_answered, n_asked_again, n_votes
+from tests.workers.pipeline_helpers import (
+    ScriptedTeacher,
+    calls,
+    candidates,
+    check_money,
+    start,
+    step,
+    taught_by,
+    walk_through,
+)
+
+pytestmark = pytest.mark.usefixtures("committed_db")
+
+
+def label_calls(row: Compile) -> list[TeacherCall]:
+    return [call for call in calls(row) if call.step == StepName.LABELING]
+
+
+def purchases(row: Compile) -> list[dict[str, Any]]:
+    return [one for one in step(row, StepName.LABELING).purchases if "round" in one]
+
+
+def one_of(answers: dict[str, list[str]]) -> ScriptedTeacher:
+    """Gives the answers to a text in turn, one a call."""
+    turns = {text: itertools.cycle(answers.get(text, [right_label(text)])) for text in TEXTS}
+    return ScriptedTeacher(label=lambda text: [next(turns[text])])
+
+
+def test_an_input_that_is_asked_again_gets_several_votes_by_one_call(monkeypatch):
+    recorded(monkeypatch, GUESSED)
+    row = make()
+    walk_through(start(row), *ALL)
+    again = sum(n_asked_again(row))
+    assert again > 0
+    assert len(label_calls(row)) == len(TEXTS) + again, "a call each"
+    assert sum(n_votes(row).values()) == n_answered(row) > len(TEXTS) + 2 * PILOT_ROWS + again
+    assert max(n_votes(row).values()) <= 5
+    assert {one["answers_a_call"] for one in purchases(row) if "asked_again" in one["why"]} <= {2, 3, 4}
+    assert step(row, StepName.LABELING).output["facts"]["votes"]["n"] == n_answered(row)
+    check_money(row)
+
+
+def test_an_input_is_content_with_the_one_answer_that_a_server_gives(monkeypatch):
+    taught_by(monkeypatch, one_of(GUESSED))
+    row = make()
+    walk_through(start(row), *ALL)
+    rounds, made = n_asked_again(row), label_calls(row)
+    assert sum(rounds) > 0
+    assert len(made) == len(TEXTS) + sum(rounds) == sum(n_votes(row).values()), "one call and one vote each"
+    assert 0 < sum(call.n > 1 for call in made) < PILOT_ROWS, "after a batch it is known that one is given"
+    assert all(one.n_wanted <= sum(one.votes.values()) for one in candidates(row) if one.n_wanted)
+    check_money(row)
+
+
+def test_new_inputs_are_asked_for_more_answers_once_a_teacher_is_known_to_guess(monkeypatch):
+    texts = TEXTS + [f"{text[:-1]} again." for text in TEXTS] + [f"{text[:-1]} twice." for text in TEXTS]
+    chance = random.Random(7)
+    said = {text: [(other if chance.random() < 0.25 else str)(right_label(text)) for _ in range(5)] for text in texts}
+    recorded(monkeypatch, said, texts=texts)
+    row = make(plan="auto", captures={"inline": texts}, sampling={})
+    walk_through(start(row), *ALL)
+    later = [one for one in purchases(row) if "asked_again" not in one["why"]]
+    assert later
+    assert {one["answers_a_call"] for one in later} == {3}
+    bought = {one["round"] for one in later}
+    asked = {one.text: sum(one.votes.values()) for one in candidates(row) if one.bought_in in bought and one.votes}
+    assert asked
+    assert min(asked.values()) >= 3
+    check_money(row)
+
+
+def test_a_teacher_that_is_right_is_asked_for_one_answer_but_in_the_pilot(monkeypatch):
+    texts = TEXTS + [f"{text[:-1]} again." for text in TEXTS] + [f"{text[:-1]} twice." for text in TEXTS]
+    recorded(monkeypatch, texts=texts)
+    row = make(plan="auto", captures={"inline": texts}, sampling={})
+    walk_through(start(row), *ALL)
+    of_rows = [one for one in purchases(row) if "asked_again" not in one["why"]]
+    assert all("answers_a_call" not in one for one in of_rows)
+    asked = [one for one in candidates(row) if one.votes]
+    bought = [sum(one.votes.values()) for one in asked if one.bought_in is None]
+    assert sorted(bought)[-PILOT_ROWS:] == [PILOT_VOTES] * PILOT_ROWS == bought, "the first picks"
+    assert sum(n_asked_again(row)) <= PILOT_CALLS
+    check_money(row)

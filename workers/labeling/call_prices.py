@@ -1,0 +1,75 @@
+"""What a label call of this compile costs, by how many answers it is asked for, and how many that should be."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from django.db.models import F, Func, IntegerField
+
+from backend.compiles.models import TeacherCall
+from backend.compiles.states import ANSWERED_STATES, LABEL_CALLS
+from backend.domain.labeling.call_sizes import CallPrice, size_again, size_at_first
+from backend.domain.spec.parsing import first_votes, most_votes, votes_as_needed
+from workers.labeling.asking import choices_a_call, label_call
+from workers.labeling.posteriors import Weighed
+from workers.step.durable import CompileRun
+from workers.step.teacher_calls import worst_cost
+
+USD = Decimal(1_000_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelCalls:
+    """The calls that a compile may buy next: `at_first` votes by a call about a new row, `again` by one about an unsure
+    row; what a call is expected to cost, and what it may cost."""
+
+    at_first: int
+    again: int
+    expected: CallPrice
+    worst: CallPrice
+
+
+def next_calls(run: CompileRun, weighed: Weighed, *, is_changing: bool, pair_usd: Decimal) -> LabelCalls:
+    """Return what the next calls ask for. Until a pilot has shown that the teacher's answers change, a new row is asked
+    for one. Training on a row costs `pair_usd`."""
+    longest = max(weighed.pool.rows, key=lambda row: len(row.text.encode()))
+    price = run.prices.of(run.spec.teacher.model)
+    one, two = (Decimal(worst_cost(price, label_call(run, longest, n).request)) / USD for n in (1, 2))
+    worst = CallPrice(first_usd=one, further_usd=two - one)
+    expected = _expected(run, worst)
+    n_first, most = first_votes(run.spec), most_votes(run.spec)
+    if not votes_as_needed(run.spec):
+        return LabelCalls(at_first=n_first, again=1, expected=expected, worst=worst)
+    most = min(most, choices_a_call(run))
+    noise = weighed.noise
+    at_first = size_at_first(
+        expected,
+        pair_usd,
+        error=float(weighed.believed.mean(axis=0) @ noise.error),
+        repeat=noise.repeat,
+        n_labels=len(weighed.pool.labels),
+        most=most if is_changing else 1,
+    )
+    again = size_again(expected, repeat=noise.repeat, most=min(most, most_votes(run.spec) - 1))
+    return LabelCalls(at_first=at_first, again=again, expected=expected, worst=worst)
+
+
+def _expected(run: CompileRun, worst: CallPrice) -> CallPrice:
+    """The price by what the calls so far were billed, prompt and answers apart; at most the worst."""
+    n_given: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
+    calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, key__startswith=LABEL_CALLS)
+    with run.transaction():
+        made = list(
+            calls.filter(state__in=ANSWERED_STATES).values_list(
+                "cost_microusd", "input_tokens", "cached_tokens", "output_tokens", n_given
+            )
+        )
+    if not made:
+        return worst
+    price = run.prices.of(run.spec.teacher.model)
+    cost, n_input, n_cached, n_output, n_answers = (sum(column) for column in zip(*made, strict=True))
+    listed = price.cost_microusd(input_tokens=n_input, cached_tokens=n_cached, output_tokens=n_output)
+    of_output = price.cost_microusd(input_tokens=0, output_tokens=n_output)
+    share = Decimal(of_output) / listed if listed else Decimal(0)
+    further = share * cost / max(n_answers, 1) / USD
+    prompt = (1 - share) * cost / len(made) / USD
+    return CallPrice(first_usd=min(prompt + further, worst.first_usd), further_usd=min(further, worst.further_usd))
