@@ -63,7 +63,7 @@ def label_picks(run: CompileRun, batches: StepBatches) -> bool:
                 if batches.defers(session, plans, all_plans):
                     return False
                 call_batch(run, StepName.LABELING, session.teacher, session.price, plans, save)
-                per_call = _choices_given(batch, answers, per_call)
+                per_call = _choices_to_ask_for(batch, answers, per_call)
             _save_votes(run, list(dict.fromkeys(row for row, _ in batch)), answers)
             todo = [row for row in todo if row.state == CandidateState.PICKED]
             with run.transaction():
@@ -150,7 +150,7 @@ def _take_known(
         row.known_answers = known.answers[row.text_key]
         answers[row.text_key].append(known.answers[row.text_key])
     if votes_as_needed(run.spec):
-        settle_for(mine, answers)
+        want_no_more(mine, answers)
     full = [row for row in mine if n_answers(row, answers[row.text_key]) >= n_wanted(run.spec, row)]
     if mine:
         vote_on(run.spec, full, answers)
@@ -183,11 +183,11 @@ def _next_calls(
 
 def _be_content(rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> None:
     """Let the picks wait for no more answers than their calls gave, inside the transaction that journals these."""
-    fewer = settle_for(rows, answers)
+    fewer = want_no_more(rows, answers)
     Candidate.objects.bulk_update(fewer, ["n_wanted"])
 
 
-def settle_for(rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> list[Candidate]:
+def want_no_more(rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> list[Candidate]:
     """Lower what each pick wants to what it has; returns those that wanted more."""
     fewer = [row for row in rows if row.n_wanted > n_answers(row, answers[row.text_key])]
     for row in fewer:
@@ -195,7 +195,7 @@ def settle_for(rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> lis
     return fewer
 
 
-def _choices_given(
+def _choices_to_ask_for(
     batch: Sequence[tuple[Candidate, PlannedCall]], answers: Mapping[str, Answers], per_call: int
 ) -> int:
     """The number of choices to ask a call for next: as many as the batch's calls gave, where one gave fewer than it was

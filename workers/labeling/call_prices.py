@@ -1,4 +1,4 @@
-"""What a label call of this compile costs, by how many answers it is asked for, and how many that should be."""
+"""The price of a label call of this compile by how many answers it is asked for, and how many that should be."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -35,7 +35,7 @@ def next_calls(run: CompileRun, weighed: Weighed, *, is_changing: bool, pair_usd
     price = run.prices.of(run.spec.teacher.model)
     one, two = (Decimal(worst_cost(price, label_call(run, longest, n).request)) / USD for n in (1, 2))
     worst = CallPrice(first_usd=one, further_usd=two - one)
-    expected = _expected(run, worst)
+    expected = _price_so_far(run, worst)
     n_first, most = first_votes(run.spec), most_votes(run.spec)
     if not votes_as_needed(run.spec):
         return LabelCalls(at_first=n_first, again=1, expected=expected, worst=worst)
@@ -53,14 +53,14 @@ def next_calls(run: CompileRun, weighed: Weighed, *, is_changing: bool, pair_usd
     return LabelCalls(at_first=at_first, again=again, expected=expected, worst=worst)
 
 
-def _expected(run: CompileRun, worst: CallPrice) -> CallPrice:
+def _price_so_far(run: CompileRun, worst: CallPrice) -> CallPrice:
     """The price by what the calls so far were billed, prompt and answers apart; at most the worst."""
-    n_given: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
+    n_choices: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
     calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, key__startswith=LABEL_CALLS)
     with run.transaction():
         made = list(
             calls.filter(state__in=ANSWERED_STATES).values_list(
-                "cost_microusd", "input_tokens", "cached_tokens", "output_tokens", n_given
+                "cost_microusd", "input_tokens", "cached_tokens", "output_tokens", n_choices
             )
         )
     if not made:

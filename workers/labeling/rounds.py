@@ -13,7 +13,7 @@ from backend.compiles.states import LABELED_STATES, CandidateState
 from backend.domain.labeling.rounds import Why
 from backend.domain.lifecycle import StepName
 from backend.domain.spec.parsing import LabelOutput, votes_as_needed
-from workers.labeling.asking import answers_so_far, n_answers, settle_for
+from workers.labeling.asking import answers_so_far, n_answers, want_no_more
 from workers.labeling.voting import VOTED, vote_on
 from workers.step.durable import CompileRun
 
@@ -107,7 +107,7 @@ def close_round(run: CompileRun) -> None:
     asked = [row for row in picked if n_answers(row, answers[row.text_key])]
     left = [row for row in picked if not n_answers(row, answers[row.text_key])]
     if votes_as_needed(run.spec):
-        settle_for(asked, answers)
+        want_no_more(asked, answers)
     vote_on(run.spec, asked, answers)
     with run.transaction():
         for row in left:

@@ -35,25 +35,25 @@ def student_of(steps: Iterable[StepRun], spec: Spec) -> Student | None:
     return Student(trained.get("student") or Student.ADAPTER)
 
 
-def other_arm(student: Student | None) -> Arm | None:
-    """The arm with the student that a compile's model is not."""
-    return next((arm for arm, one in STUDENT_ARMS.items() if student is not None and one is not student), None)
+def other_arms(student: Student | None) -> list[Arm]:
+    """The arms with the students that a compile's model is not."""
+    return [arm for arm, one in STUDENT_ARMS.items() if student is not None and one is not student]
 
 
 def check_student(source: Compile, wanted: Student) -> None:
-    """Raises Conflict unless the compile's model is the other student of an encoder."""
+    """Raises Conflict unless the compile's model is another student of an encoder."""
     steps = StepRun.objects.filter(tenant_id=source.tenant_id, compile=source)
     student = student_of(steps, read_stored_spec(source.spec))
     if student is None:
         raise Conflict(
-            "The arms adapter and frozen are for label tasks whose model is an encoder's. Ablate this compile with all "
-            "or random.",
+            "The arms adapter, contrastive and frozen are for label tasks whose model is an encoder's. Ablate this "
+            "compile with all or random.",
             code="not_ablatable",
         )
     if student is wanted:
         raise Conflict(
             f"The model of this compile is the {student} already, so the arm would be the same again. Take the arm "
-            f"{other_arm(student)}.",
+            f"{' or '.join(other_arms(student))}.",
             code="not_ablatable",
         )
 

@@ -12,7 +12,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import render
 
 from backend.artifacts.models import Artifact, Receipt
-from backend.compiles.lifecycle.ablation_checks import other_arm, student_of
+from backend.compiles.lifecycle.ablation_checks import other_arms, student_of
 from backend.compiles.models import Compile, CompileEvent, StepRun
 from backend.console.access import ConsoleRequest, page
 from backend.console.charts import funnel, heat
@@ -111,7 +111,7 @@ def _about(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) -> d
         "may_resume": may and status in RESUMABLE,
         "may_ablate": may_ablate,
         "has_plan": may_ablate and buys_in_rounds(read_stored_spec(row.spec)),
-        "other_student": other_arm(student_of(steps, read_stored_spec(row.spec))) if may_ablate else None,
+        "other_students": other_arms(student_of(steps, read_stored_spec(row.spec))) if may_ablate else [],
         "next": _NEXT_AFTER_PREFLIGHT if row.failure_code == "preflight_failed" else _NEXT.get(status, ""),
         "types": " ".join(TYPES),
         "ends": " ".join(ENDS),

@@ -72,7 +72,7 @@ class TrainOptions(Wire):
     precision: str = "auto"  # auto | fp32 | bf16
     validation_share: float = 0.33  # of the training pairs that a fold of the calibration holds; never held-out gold
     layers: int = 0  # the top layers that train; 0: all
-    student: str = "auto"  # auto | adapter | frozen (students.Student)
+    student: str = "auto"  # auto | adapter | contrastive | frozen (students.Student)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""How many answers to ask a call about a row for. Where a teacher gives as many as it is asked for, the prompt is paid
-once, and a further answer costs little beside the first."""
+"""The number of answers to ask a call about a row for. Where a teacher gives as many as it is asked for, the prompt is
+paid once, and a further answer costs little beside the first."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,13 +51,13 @@ def size_at_first(price: CallPrice, pair_usd: Decimal, *, error: float, repeat: 
     """
 
     def worth(n: int) -> Decimal:
-        wrong = repeat * error + (1 - repeat) * _outvoted(error, n)
+        wrong = repeat * error + (1 - repeat) * _error_of_most(error, n)
         return Decimal(repr(max(1 - wrong * n_labels / max(n_labels - 1, 1), 0.0) ** NOISE_POWER))
 
     return _best(min(most, MOST_AT_FIRST), worth, lambda n: price.of(n) + pair_usd, step=2)
 
 
-def _outvoted(error: float, n: int) -> float:
+def _error_of_most(error: float, n: int) -> float:
     """The chance that most of an odd number of answers that err each by itself are wrong."""
     return sum(comb(n, k) * error**k * (1 - error) ** (n - k) for k in range(n // 2 + 1, n + 1))
 

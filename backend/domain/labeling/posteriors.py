@@ -8,8 +8,9 @@ m / (1 + (m - 1) r) (Kish 1965).
 
 One vote a row does not say who errs where teacher and student differ: a regularised student that is unsure of
 everything would make every vote right. So the teacher errs with PRIOR_ERROR until gold or rows with several votes say
-otherwise; the student's probabilities are sharpened or mixed with doubt until they fit such a teacher, and with more
-doubt where its rows are few for so many labels; and a label that no vote names is never more probable than the
+otherwise, which they do as far as it does not repeat itself: equal answers of one that always says the same are no
+evidence. The student's probabilities are sharpened or mixed with doubt until they fit such a teacher, and with more
+doubt where its rows are few for so many labels. A label that no vote names is never more probable than the
 likeliest that one does: the row is unsure, and asked again.
 """
 
@@ -64,8 +65,8 @@ def fit_noise(votes: Floats, prior: Floats, *, is_gold: Flags, repeat: float) ->
         return noise
     counted = votes * _worth(votes, noise.repeat)[:, None]
     has_more = is_gold | (votes.sum(axis=1) > 1)
-    said = 0.0 if not has_more.any() else 1.0 if is_gold.any() else 1 - noise.repeat  # who repeats himself says nothing
-    evidence = np.where(is_gold, 1.0, np.where(has_more, 1 - noise.repeat, SINGLE_SHARE * said))[:, None] * counted
+    share = 0.0 if not has_more.any() else 1.0 if is_gold.any() else 1 - noise.repeat
+    evidence = np.where(is_gold, 1.0, np.where(has_more, 1 - noise.repeat, SINGLE_SHARE * share))[:, None] * counted
     for _ in range(CALIBRATIONS):
         noise = _calibrate(noise, counted[~is_gold], prior[~is_gold], least_doubt=least_doubt)
         for _ in range(STEPS):

@@ -4,7 +4,8 @@ was worth on this task; or the same pairs with another student.
 Arm `all` labels every valid candidate and trains on every pair; arm `random` labels as many as were selected, drawn by
 the seed; arm `fixed` selects as the spec says, at the K that `plan: fixed` has, where the compile bought by
 `plan: auto`. All start from the candidates, scores and labels of the compile they ablate, so what differs is which
-candidates are labelled, and how many. Arms `adapter` and `frozen` take its pairs as they are and train that student.
+candidates are labelled, and how many. Arms `adapter`, `contrastive` and `frozen` take its pairs as they are and
+train that student.
 What is here decides; `backend.compiles.lifecycle.ablations` reads the rows.
 """
 
@@ -30,10 +31,11 @@ class Arm(StrEnum):
     RANDOM = "random"
     FIXED = "fixed"
     ADAPTER = "adapter"
+    CONTRASTIVE = "contrastive"
     FROZEN = "frozen"
 
 
-STUDENT_ARMS = {Arm.ADAPTER: Student.ADAPTER, Arm.FROZEN: Student.FROZEN}
+STUDENT_ARMS = {Arm(student.value): student for student in Student}
 
 
 def arm_spec(spec: Spec, arm: Arm) -> Spec:

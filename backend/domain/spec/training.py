@@ -179,10 +179,11 @@ class Train(Part):
         "frozen encoder is weak.",
         examples=[0],
     )
-    student: Literal["auto", "adapter", "frozen"] = Field(
+    student: Literal["auto", "adapter", "contrastive", "frozen"] = Field(
         default="auto",
-        description="What becomes the model of a label task on an encoder: a LoRA adapter, or a logistic regression on "
-        "the frozen encoder; auto takes the one that is right more often on training pairs it has not seen.",
+        description="What becomes the model of a label task on an encoder: a LoRA adapter, one that is trained to "
+        "bring inputs of one label together (contrastive), or a logistic regression on the frozen encoder; auto takes "
+        "the one that is right more often on training pairs it has not seen, contrastive with up to 128 pairs.",
         examples=["auto"],
     )
 

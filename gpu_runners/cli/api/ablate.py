@@ -22,7 +22,12 @@ from gpu_runners.cli.options import SPEC_HELP, AddOptions, add_api_options
 from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client, KolmError, read_document
 
-ARMS = ("all", "random", "fixed", "adapter", "frozen")
+STUDENTS = {
+    "adapter": "the adapter",
+    "contrastive": "the contrastive adapter",
+    "frozen": "logistic regression on the frozen encoder",
+}
+ARMS = ("all", "random", "fixed", *STUDENTS)
 _MEASURED = ("succeeded", "gate_failed")
 _LOST = ("failed", "canceled", "expired")
 Row = dict[str, Any]
@@ -35,7 +40,7 @@ def _ablate_options(ablate: argparse.ArgumentParser) -> None:
         "--arms",
         default="all,random",
         metavar="ARMS",
-        help="of all, random, fixed, adapter and frozen, with commas (default: all,random)",
+        help="of all, random, fixed, adapter, contrastive and frozen, with commas (default: all,random)",
     )
     ablate.add_argument("--budget", metavar="USD", help="what one arm may cost (default: the compile's budget)")
     ablate.add_argument("--json", action="store_true", help="print the comparison as JSON; progress goes to stderr")
@@ -179,11 +184,9 @@ def sentence(row: Row) -> str:
     if row["arm"] == "fixed":
         start = f"With {ours['n_labels']} labels by its plan instead of {theirs['n_labels']} by a fixed one it scored"
         return f"{start} {points}: {verdict}{_saving(ours, theirs)}."
-    if row["arm"] in ("adapter", "frozen"):
-        student = "the adapter" if row["arm"] == "adapter" else "logistic regression on the frozen encoder"
-        return (
-            f"Of the same {ours['n_pairs']} pairs, the compile's student scored {points} against {student}: {verdict}."
-        )
+    if row["arm"] in STUDENTS:
+        pairs, student = f"Of the same {ours['n_pairs']} pairs", STUDENTS[row["arm"]]
+        return f"{pairs}, the compile's student scored {points} against {student}: {verdict}."
     start = f"With {ours['n_labels']} labels instead of {theirs['n_labels']} the selected pool scored"
     return f"{start} {points}: {verdict}{_saving(ours, theirs)}."
 

@@ -3,7 +3,7 @@ right more often.
 
 A fold's adapter trains the top layer alone: that costs a sixth, is calibrated like a whole one and right less often. So
 its figure can clear the adapter and never the frozen head: where the head is ahead of it, the folds are trained once
-more and whole, and those answers count.
+more and whole, and those answers count. Of few pairs the folds are trained whole in any case, by both objectives.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,12 @@ from gpu_runners.models.tensor_files import Array
 
 
 class Asked(StrEnum):
-    """The fits that answer: the frozen head, the top layer's adapter, the whole adapter."""
+    """The fits that answer: the frozen head, the top layer's adapter, the whole adapter, and the contrastive one."""
 
     FROZEN = "frozen"
     TOP = "top"
     WHOLE = "whole"
+    CONTRASTIVE = "contrastive"
 
 
 class Calibration:
@@ -86,8 +87,8 @@ class Calibration:
         return [round(float(value) * 1_000_000) for value in confidences], self._right(of).tolist()
 
     def _of(self, student: Student) -> Asked:
-        if student is Student.FROZEN:
-            return Asked.FROZEN
+        if student is not Student.ADAPTER:
+            return Asked(student.value)
         return Asked.WHOLE if len(self._pairs_of(Asked.WHOLE)) else Asked.TOP
 
     def _pairs_of(self, of: Asked) -> NDArray[np.int64]:

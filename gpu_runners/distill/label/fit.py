@@ -1,4 +1,5 @@
-"""One optimisation: LoRA layers and a head over a frozen body, on given pairs, from a given head.
+"""One optimisation: LoRA layers and a head over a frozen body, on given pairs, from a given head; by cross-entropy, or
+by the contrastive objective, after which a head is fitted on the vectors that it made.
 
 A pair whose label is learned by heart rests: an epoch trains those whose last loss was high and those that rested for
 long, the last epoch trains all (as Jiang et al. 2019 leave out what has a low loss; measured in
@@ -20,6 +21,8 @@ from torch import Tensor, nn
 from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.label.adamw import AdamW
+from gpu_runners.distill.label.baseline import fit_head
+from gpu_runners.distill.label.contrastive import contrastive_loss, embed_members
 from gpu_runners.distill.label.dataset import Pair, batches, targets_of
 from gpu_runners.distill.label.nets import Net, Rows
 from gpu_runners.errors import JobFailed
@@ -55,20 +58,30 @@ def pick_precision(wanted: str, device: torch.device) -> str:
 
 class Fit:
     """`net` trains on those of `pairs` that have the numbers `members`; `rows` are the token ids of all. The loss is
-    the mean cross-entropy against the pairs' targets, weighted by the pairs. `epoch` is under way, and `n_trained` of
-    its pairs train in it."""
+    the mean cross-entropy against the pairs' targets, weighted by the pairs, or with `is_contrastive` the contrastive
+    one of their likeliest labels. `epoch` is under way, and `n_trained` of its pairs train in it."""
 
     def __init__(
-        self, *, net: Net, pairs: Sequence[Pair], rows: Rows, members: Ints, n_labels: int, options: TrainOptions
+        self,
+        *,
+        net: Net,
+        pairs: Sequence[Pair],
+        rows: Rows,
+        members: Ints,
+        n_labels: int,
+        options: TrainOptions,
+        is_contrastive: bool = False,
     ) -> None:
-        self.net, self.options, self.members = net, options, members
+        self.net, self.options, self.members, self.is_contrastive = net, options, members, is_contrastive
+        self._pairs, self._rows, self._n_labels = [pairs[i] for i in members], rows, n_labels
         self._lengths = np.array([len(rows[i]) for i in members])
-        targets = targets_of([pairs[i] for i in members], n_labels)
+        targets = targets_of(self._pairs, n_labels)
         self._least = entr(targets).sum(axis=1)
         self._targets = torch.from_numpy(targets).to(net.device)
         self._weights = torch.tensor([pairs[i].weight for i in members], device=net.device)
         self.optimizer = AdamW(net.trained)
-        self._losses = np.zeros(len(members))  # of each member's last training, above its least
+        # of each member's last training, above its least; a contrastive loss is of no pair, and none rests
+        self._losses = np.full(len(members), np.inf if is_contrastive else 0.0)
         self._trained_in = np.zeros(len(members), dtype=np.int64)  # the epoch of that training
         self.step, self.epoch, self._at = 0, 0, 0
         self._batches: list[Ints] = []
@@ -97,11 +110,7 @@ class Fit:
         if self.is_epoch_done:
             self._begin(self.epoch + 1)
         chosen = self._batches[self._at]
-        losses = nn.functional.cross_entropy(
-            self.net.logits(self.members[chosen].tolist(), dropout=True), self._targets[chosen], reduction="none"
-        )
-        weights = self._weights[chosen]
-        loss = (losses * weights).sum() / weights.sum()
+        loss, losses = self._loss(chosen)
         value = float(loss.detach())
         if not math.isfinite(value):
             raise JobFailed(
@@ -111,10 +120,26 @@ class Fit:
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(list(self.net.trained.values()), CLIP_NORM)
         self.optimizer.step(self.options.learning_rate * self._learning_rate_factor())
-        self._losses[chosen] = losses.detach().cpu().numpy() - self._least[chosen]
+        if losses is not None:
+            self._losses[chosen] = losses.detach().cpu().numpy() - self._least[chosen]
         self._trained_in[chosen] = self.epoch
         self.step, self._at = self.step + 1, self._at + 1
         return value
+
+    def _loss(self, chosen: Ints) -> tuple[Tensor, Tensor | None]:
+        """The loss of a batch, and that of each of its pairs where it has one of its own."""
+        numbers, weights = self.members[chosen].tolist(), self._weights[chosen]
+        if self.is_contrastive:
+            labels = self._targets[chosen].argmax(dim=1)
+            return contrastive_loss(self.net.vectors(numbers, dropout=True), labels, weights), None
+        logits = self.net.logits(numbers, dropout=True)
+        losses = nn.functional.cross_entropy(logits, self._targets[chosen], reduction="none")
+        return (losses * weights).sum() / weights.sum(), losses
+
+    def fit_head(self) -> None:
+        """Give the net the head that logistic regression finds on the vectors that it makes of the members."""
+        embedded = embed_members(self.net, self._rows, self.members)
+        self.net.set_head(fit_head(embedded, self._pairs, n_labels=self._n_labels))
 
     def _begin(self, epoch: int) -> None:
         self.epoch, self._at = epoch, 0

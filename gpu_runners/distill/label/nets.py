@@ -37,6 +37,11 @@ class Net(Protocol):
         """(b, n_labels) float32 of the rows of these numbers."""
         ...
 
+    def vectors(self, chosen: Sequence[int], *, dropout: bool) -> Tensor:
+        """(b, d) unit rows of the same, before the head."""
+        ...
+
+    def set_head(self, head: Head) -> None: ...
     def adapter(self, baseline: Head) -> Adapter: ...
 
 
@@ -140,12 +145,20 @@ class LeanNet:
         self.trained[name] = nn.Parameter(value.to(self.device))
 
     def logits(self, chosen: Sequence[int], *, dropout: bool) -> Tensor:
+        embedded = self.vectors(chosen, dropout=dropout)
+        return SCALE * (embedded @ self.trained["head.weight"].T) + self.trained["head.bias"]
+
+    def vectors(self, chosen: Sequence[int], *, dropout: bool) -> Tensor:
         batch = self._engine.batch(self._rows, chosen, self._first, self._below)
         lora = self._lora(dropout=dropout)
         rate = self._body.dropout if dropout else 0.0
         states = through(self._body, batch, self._first, lora, dropout=rate)
-        embedded = unit(states, batch, self._engine.pooling)
-        return SCALE * (embedded @ self.trained["head.weight"].T) + self.trained["head.bias"]
+        return unit(states, batch, self._engine.pooling)
+
+    def set_head(self, head: Head) -> None:
+        with torch.no_grad():
+            self.trained["head.weight"].copy_(torch.from_numpy(head.weight))
+            self.trained["head.bias"].copy_(torch.from_numpy(head.bias))
 
     def _lora(self, *, dropout: bool) -> dict[int, dict[str, Lora]]:
         """Dropout turns off inputs of each A for a whole step: an expectation as of dropout in each token, one random

@@ -55,10 +55,15 @@ class PeftNet:
         self.trained = {name: p for name, p in self.net.named_parameters() if p.requires_grad}
 
     def logits(self, chosen: Sequence[int], *, dropout: bool) -> Tensor:
+        return self.net.logits(self.vectors(chosen, dropout=dropout))
+
+    def vectors(self, chosen: Sequence[int], *, dropout: bool) -> Tensor:
         self.net.train(dropout)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._precision == "bf16"):
-            embedded = self.net.embed(self.net.pad([self._rows[i] for i in chosen]))
-        return self.net.logits(embedded)
+            return self.net.embed(self.net.pad([self._rows[i] for i in chosen]))
+
+    def set_head(self, head: Head) -> None:
+        self.net.set_head(head)
 
     def adapter(self, baseline: Head) -> Adapter:
         return from_peft(self.net, baseline=baseline)

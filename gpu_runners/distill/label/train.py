@@ -4,11 +4,13 @@ small ones that measure how sure such a fit is of texts that it has not seen.
 1. Calibrate: in up to three folds of the pairs (never the held-out gold), train the top layer alone on the others,
    and fit one temperature on all answers about held pairs. The frozen head answers them too. Where it is ahead and the
    job names no student, the folds are trained once more with all their layers; where it still is, it is the student.
+   Of few pairs every fold trains all layers, by cross-entropy and by the contrastive objective, and the one that is
+   right more often is the student, unless the head is ahead of it.
 2. Train: every pair, starting from the baseline's own head; the baseline uses every pair, so the adapter must too. Of
    a frozen head nothing is left to train.
 
-Why, and what was measured: docs/decisions/0038-one-fit.md. Everything random comes from the seed and sums are made by
-one thread: the same job gives the same bytes on the same machine, whether or not it was interrupted.
+Why, and what was measured: docs/decisions/0038-one-fit.md, 0042 and 0047. Everything random comes from the seed and
+sums are made by one thread: the same job gives the same bytes on the same machine, whether or not it was interrupted.
 """
 
 import dataclasses
@@ -23,7 +25,7 @@ import torch
 
 from backend.domain.encoders.card_prefixes import Use
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
-from backend.domain.jobs.students import AUTO, Student, standings
+from backend.domain.jobs.students import AUTO, FEW_PAIRS, Student, better_adapter, standings
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.checkpoint import Hooks, StepDone
 from gpu_runners.distill.label.baseline import fit_head
@@ -44,6 +46,9 @@ from gpu_runners.models.label_adapter import AdapterConfig, Head
 
 CALIBRATION_LAYERS = 1  # that a fold's fit trains; see docs/decisions/0038-one-fit.md
 HELD = "held.logits."  # of a checkpoint, and whose
+FOR_FEW = (Asked.WHOLE, Asked.CONTRASTIVE)
+OF_A_FOLD = {Student.ADAPTER: Asked.TOP, Student.FROZEN: Asked.TOP, Student.CONTRASTIVE: Asked.CONTRASTIVE}
+OF_A_FOLD_WHOLE = {Student.ADAPTER: Asked.WHOLE, Student.CONTRASTIVE: Asked.CONTRASTIVE}
 
 
 class Phase(StrEnum):
@@ -78,7 +83,7 @@ def distill(
         resumed_from_epoch=resumed_from,
         held_confidences_ppm=confidences_ppm,
         held_right=right,
-        n_tokens=sum(map(len, run.rows)) * (options.epochs if run.student is Student.ADAPTER else 1),
+        n_tokens=sum(map(len, run.rows)) * (1 if run.student is Student.FROZEN else options.epochs),
         student=run.student.value,
         competition=[one.to_json() for one in standings(run.calibration.right(), run.student)],
     )
@@ -100,8 +105,10 @@ class _Run:
         self.embedded = self.engine.embed(self.rows)
         self.baseline: Head = fit_head(self.embedded, pairs, n_labels=len(job.labels))
         self.folds = folds(pairs, share=options.validation_share, seed=options.seed)
-        self.plan: list[tuple[Fold, Asked]] = [(fold, Asked.TOP) for fold in self.folds]
-        self.student = Student.FROZEN if options.student == Student.FROZEN else Student.ADAPTER
+        self.has_few = options.student == AUTO and len(pairs) <= FEW_PAIRS
+        self.student = Student.ADAPTER if options.student == AUTO else Student(options.student)
+        asked = FOR_FEW if self.has_few else [OF_A_FOLD[self.student]]
+        self.plan: list[tuple[Fold, Asked]] = [(fold, of) for of in asked for fold in self.folds]
         self.calibration = Calibration(pairs, self.rows, n_labels=len(job.labels))
         self.log: list[dict[str, Any]] = []
         self.epoch_loss, self.epoch_steps = 0.0, 0
@@ -117,31 +124,45 @@ class _Run:
     def _new_fit(self) -> Fit:
         n_labels, options = len(self.job.labels), self.options
         members, head = np.arange(len(self.pairs)), self.baseline
+        is_contrastive = self.student is Student.CONTRASTIVE
         if self.phase is Phase.CALIBRATE:  # this head must not have seen the held pairs
             fold, asked = self.plan[self.fits]
             members = fold.trained
             head = fit_head(self.embedded[members], [self.pairs[i] for i in members], n_labels=n_labels)
             self.calibration.ask_head(self.embedded, head, fold)
+            is_contrastive = asked is Asked.CONTRASTIVE
             if asked is Asked.TOP:
                 options = dataclasses.replace(options, layers=CALIBRATION_LAYERS)
-        net = self.engine.net(self.rows, head, options)
-        return Fit(net=net, pairs=self.pairs, rows=self.rows, members=members, n_labels=n_labels, options=options)
+        return Fit(
+            net=self.engine.net(self.rows, head, options),
+            pairs=self.pairs,
+            rows=self.rows,
+            members=members,
+            n_labels=n_labels,
+            options=options,
+            is_contrastive=is_contrastive,
+        )
 
     def finish(self) -> adapters.Adapter:
         while self.phase is Phase.CALIBRATE:
-            if self.student is Student.ADAPTER:
+            if self.student is not Student.FROZEN:
                 self._train()
             self.fits, self.steps_before = self.fits + 1, self.steps_before + self.fit.step
-            self._doubt()
+            self._decide()
             self.fit = self._new_fit()
         if self.student is Student.FROZEN:
             return adapters.Adapter(lora={}, head=self.baseline, baseline=self.baseline)
         self._train()
         return self.fit.net.adapter(self.baseline)
 
-    def _doubt(self) -> None:
-        """Train the folds once more, whole, where the frozen head beats their top layers; then it is the student."""
+    def _decide(self) -> None:
+        """Choose the student once all folds have answered; train them once more, whole, where the frozen head beats
+        their top layers."""
         if self.options.student != AUTO or not self.folds or self.fits % len(self.folds):
+            return
+        if self.has_few:
+            if self.phase is Phase.TRAIN:
+                self.student = self._of_few()
             return
         of = self.plan[self.fits - 1][1]
         if self.calibration.is_head_ahead(of):
@@ -149,6 +170,10 @@ class _Run:
                 self.student = Student.FROZEN
             else:
                 self.plan += [(fold, Asked.WHOLE) for fold in self.folds]
+
+    def _of_few(self) -> Student:
+        best = better_adapter(self.calibration.right())
+        return Student.FROZEN if self.calibration.is_head_ahead(OF_A_FOLD_WHOLE[best]) else best
 
     def _train(self) -> None:
         while not self.fit.is_done:
@@ -166,6 +191,8 @@ class _Run:
                 raise JobStopped()
 
     def _end_epoch(self, epoch: int) -> None:
+        if self.fit.is_contrastive and epoch == self.options.epochs:
+            self.fit.fit_head()
         train_loss = round(self.epoch_loss / self.epoch_steps, 6)
         row: dict[str, Any] = {
             "fit": self.phase.value, "epoch": epoch, "train_loss": train_loss, "n_trained": self.fit.n_trained
@@ -174,6 +201,7 @@ class _Run:
         if self.phase is Phase.CALIBRATE:
             fold, asked = self.plan[self.fits]
             row |= {"fold": self.fits % len(self.folds) + 1, "layers": self._layers_of(asked)}
+            row |= {"objective": "contrastive"} if self.fit.is_contrastive else {}
             if epoch == self.options.epochs:
                 row |= self.calibration.ask(self.fit.net, fold, asked)
         self.log.append(row)
@@ -219,11 +247,18 @@ class _Run:
         self.log, self.fits, self.steps_before = c.log, c.fits, c.steps_before
         self.epoch_loss, self.epoch_steps = c.epoch_loss, c.epoch_steps
         self.calibration.logits = {of: tensors[HELD + of].numpy() for of in Asked}
-        if len(self.folds) <= self.fits and self.options.student == AUTO and self.calibration.is_head_ahead(Asked.TOP):
-            self.plan += [(fold, Asked.WHOLE) for fold in self.folds]
+        if len(self.folds) <= self.fits:
+            self._decide_again()
         self.fit = self._new_fit()
         self.fit.restore(tensors, step=c.step)
         return len(self.log)
+
+    def _decide_again(self) -> None:
+        """Decide as the process did that saved the checkpoint."""
+        if self.has_few:
+            self._decide()
+        elif self.options.student == AUTO and self.calibration.is_head_ahead(Asked.TOP):
+            self.plan += [(fold, Asked.WHOLE) for fold in self.folds]
 
     def config(self) -> AdapterConfig:
         return adapter_config(
@@ -236,7 +271,8 @@ class _Run:
             self.engine,
             device=self.fit.net.device,
             precision=self.precision,
-            layers=self._n_layers() if self.student is Student.ADAPTER else 0,
+            layers=0 if self.student is Student.FROZEN else self._n_layers(),
+            is_contrastive=self.student is Student.CONTRASTIVE,
             folds=self.folds,
             n_train=len(self.pairs),
             options=self.options,

@@ -3,8 +3,9 @@
     python -m tests.bench.label.students [--sets NAME ...] [--seeds N] [--k K ...] [--arms NAME ...] [--out FILE]
     python -m tests.bench.label.students --table FILE ...
 
-`frozen` is logistic regression (C = 10) on the frozen embeddings, `adapter` what the product's trainer makes, `seven`
-the same in seven passes whatever the number of pairs, `setfit` the SetFit package (Tunstall et al. 2022) where it is
+`frozen` is logistic regression (C = 10) on the frozen embeddings, `auto` what a silent spec gets of the product's
+trainer, `adapter` and `contrastive` these students of it, `seven` the adapter in seven passes whatever the number of
+pairs, `setfit` the SetFit package (Tunstall et al. 2022) where it is
 installed in .bench-peers/setfit and on the path; its contrastive pairs are R = 5 a row (20 below 200 rows). Rows are
 right labels of `choosing`'s rules, `random` or `rounds`, or K of each label at random (`few`). At most 1,000 test rows.
 A figure has the debiased calibration error where the student gives confidences, and the CPU seconds of its training;
@@ -18,7 +19,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
+from backend.domain.jobs.students import AUTO, Student
 from backend.domain.labeling.calibration import ece
 from backend.domain.labeling.linear_head import fit_linear_head
 from backend.domain.spec.training import Train
@@ -133,12 +135,12 @@ def trained_and_asked(
     return result, asked, cpu_s
 
 
-def adapter(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> Answers:
-    return _asked(pool, picks, test, replace(Train().options(len(picks)), seed=seed))
+def auto(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int, student: str = AUTO) -> Answers:
+    return _asked(pool, picks, test, replace(Train().options(len(picks)), seed=seed, student=student))
 
 
 def seven(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> Answers:
-    return _asked(pool, picks, test, TrainOptions(seed=seed))
+    return _asked(pool, picks, test, TrainOptions(seed=seed, student=Student.ADAPTER))
 
 
 def _asked(pool: Pool, picks: NDArray[np.int64], test: Test, train: TrainOptions) -> Answers:
@@ -186,7 +188,14 @@ def setfit(pool: Pool, picks: NDArray[np.int64], test: Test, *, seed: int) -> An
     return Answers(right=right, confidences=probabilities.max(axis=1), cpu_s=cpu_s)
 
 
-STUDENTS = {"frozen": frozen, "adapter": adapter, "seven": seven, "setfit": setfit}
+STUDENTS = {
+    "frozen": frozen,
+    "auto": auto,
+    "adapter": partial(auto, student=Student.ADAPTER),
+    "contrastive": partial(auto, student=Student.CONTRASTIVE),
+    "seven": seven,
+    "setfit": setfit,
+}
 
 
 def lines(rows: Iterable[Mapping[str, Any]]) -> bytes:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from backend.compiles.lifecycle.ablation_checks import other_arm, student_of
+from backend.compiles.lifecycle.ablation_checks import other_arms, student_of
 from backend.compiles.models import StepRun
 from backend.domain.jobs.students import Student
 from backend.domain.lifecycle import StepName, StepStatus
@@ -38,5 +38,7 @@ def test_the_student_is_the_chosen_trials(trials: list[dict[str, Any]], chosen: 
     assert student_of(steps(trials, chosen, student="frozen"), parse_spec(document())) is expected
 
 
-def test_the_other_arm_is_of_the_student_that_the_model_is_not() -> None:
-    assert (other_arm(Student.FROZEN), other_arm(Student.ADAPTER), other_arm(None)) == (Arm.ADAPTER, Arm.FROZEN, None)
+def test_the_other_arms_are_of_the_students_that_the_model_is_not() -> None:
+    assert other_arms(Student.FROZEN) == [Arm.ADAPTER, Arm.CONTRASTIVE]
+    assert other_arms(Student.ADAPTER) == [Arm.CONTRASTIVE, Arm.FROZEN]
+    assert other_arms(None) == []

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from backend.domain.labeling.beliefs import weigh_votes
 from backend.domain.labeling.linear_head import Floats, Ints
-from backend.domain.labeling.posteriors import UNKNOWN_ROWS, Noise, fit_noise, posteriors
+from backend.domain.labeling.posteriors import PRIOR_ERROR, UNKNOWN_ROWS, Noise, fit_noise, posteriors
 from tests.backend.domain.labeling.test_linear_head import one_hot
 
 
@@ -120,6 +120,17 @@ def test_one_vote_a_row_says_nothing_of_errors_and_a_few_second_ones_do() -> Non
         assert fit_noise(votes, prior, is_gold=no_gold, repeat=0.0).error.tolist() == pytest.approx([0.1] * 5)
         votes[:60] += simulated_votes(truth, 5, error, 1, seed=24)[:60]
         assert low <= fit_noise(votes, prior, is_gold=no_gold, repeat=0.0).error.mean() <= high
+
+
+def test_equal_answers_of_a_teacher_that_repeats_itself_do_not_make_it_right() -> None:
+    """Errors of a fifth, three equal answers a row: fitted as if it repeated nothing, it errs hardly ever."""
+    truth = draw_truth(400, 4, 3)
+    votes = simulated_votes(truth, 4, 0.2, 3, 3, repeat=1.0)
+    prior, nobody = simulated_student(truth, 4, 0.85, 0.8, 4), np.zeros(400, dtype=np.bool_)
+    errors = [fit_noise(votes, prior, is_gold=nobody, repeat=repeat).error.mean() for repeat in (0.0, 0.9, 1.0)]
+    assert errors[0] < 0.03
+    assert errors[1] > 1.5 * errors[0]
+    assert errors[2] == pytest.approx(PRIOR_ERROR)
 
 
 def test_a_student_that_is_unsure_of_everything_is_sharpened() -> None:

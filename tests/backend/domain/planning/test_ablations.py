@@ -110,7 +110,7 @@ def test_all_trains_longer_by_the_pairs_it_adds() -> None:
     fixed = estimate_arm(base, Arm.FIXED, [Pool(n=48, k=30, k_fixed=16)], PAID).steps
     assert fixed[StepName.DISTILLATION].expected == math.ceil(2000 * (16 + 12) / 30)
     assert fixed[StepName.LABELING].expected == 0
-    for arm in (Arm.ADAPTER, Arm.FROZEN):
+    for arm in STUDENT_ARMS:
         assert both[arm][StepName.DISTILLATION].expected == 2000
         assert both[arm][StepName.LABELING].high == 0
 
@@ -137,7 +137,7 @@ def test_sides_of_different_rows_are_not_compared() -> None:
         Comparison(selected=outcome(44), arm=outcome(41), paired=Paired(both=1, first=0, second=0, neither=0))
 
 
-@pytest.mark.parametrize("arm", [Arm.ADAPTER, Arm.FROZEN])
+@pytest.mark.parametrize("arm", STUDENT_ARMS)
 def test_the_spec_of_another_student_changes_the_student_alone(arm: Arm) -> None:
     spec = parse_spec(small_spec())
     mine = arm_spec(spec, arm)

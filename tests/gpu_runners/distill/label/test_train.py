@@ -13,6 +13,7 @@ from backend.domain.jobs.runner_jobs import DistillJob
 from gpu_runners.cli.main import main
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.checkpoint import Hooks, Snapshot, StepDone
+from gpu_runners.distill.label import train
 from gpu_runners.distill.label.fit import learning_rate_factor
 from gpu_runners.distill.label.train import Counters, distill
 from gpu_runners.errors import JobFailed, JobStopped
@@ -54,7 +55,8 @@ def test_another_seed_gives_other_bytes(trained: Trained, make_job: MakeJob, bas
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("stop_at", [1, 4, 6, 15])  # in a fold, at its last step, in the next, in the training
+# in a fold, at its last step, in the next, in a contrastive one, at the last fold's last step, in the training
+@pytest.mark.parametrize("stop_at", [1, 4, 6, 15, 24, 27])
 def test_a_run_resumed_from_a_checkpoint_ends_with_the_same_bytes(
     trained: Trained, base: Base, stop_at: int, tmp_path: Path
 ) -> None:
@@ -124,11 +126,47 @@ def test_the_result_says_what_was_switched_on(trained: Trained) -> None:
 def test_the_adapter_and_the_frozen_head_compete_on_pairs_that_they_had_not_seen(trained: Trained) -> None:
     result = trained.result
     assert result.student == "adapter"
-    adapter, frozen = result.competition
-    assert (adapter["student"], frozen["student"]) == ("adapter", "frozen")
-    assert adapter["n"] == frozen["n"] == result.active["n_validation"]
+    adapter, *others = result.competition
+    assert [one["student"] for one in result.competition] == ["adapter", "contrastive", "frozen"]
+    assert {one["n"] for one in result.competition} == {result.active["n_validation"]}
     assert adapter["correct"] == sum(result.held_right)
-    assert frozen["correct"] - adapter["correct"] == frozen["better"] - frozen["worse"]
+    for other in others:
+        assert other["correct"] - adapter["correct"] == other["better"] - other["worse"]
+    objectives = [row.get("objective", "") for row in result.training_log if row["fit"] == "calibrate"]
+    assert objectives == [""] * 6 + ["contrastive"] * 6, "two epochs of three folds each"
+
+
+def test_many_pairs_leave_the_contrastive_adapter_out(
+    trained: Trained, make_job: MakeJob, base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "FEW_PAIRS", len(trained.dataset.splitlines()) - 1)
+    _, result = distill(make_job(epochs=1), trained.dataset, base=base)
+    assert [one["student"] for one in result.competition] == ["adapter", "frozen"]
+    assert {row["layers"] for row in result.training_log if row["fit"] == "calibrate"} == {1}
+
+
+def test_a_contrastive_student_has_a_head_on_the_vectors_that_it_made(
+    trained: Trained, make_job: MakeJob, base: Base, tmp_path: Path
+) -> None:
+    job = make_job(student="contrastive")
+    blob, result = distill(job, trained.dataset, base=base)
+    assert (result.student, result.active["objective"]) == ("contrastive", "contrastive")
+    assert [one["student"] for one in result.competition] == ["contrastive", "frozen"]
+    assert result.n_tokens == trained.result.n_tokens
+    assert 0 < result.competition[0]["correct"] == sum(result.held_right)
+    adapter = from_bytes(blob)
+    assert adapter.lora
+    config = AdapterConfig.from_json(result.adapter_config)
+    rows = [json.loads(line) for line in trained.dataset.splitlines()]
+    tokens = TextTokenizer(base, max_tokens=config.max_tokens).ids([row["input"] for row in rows])
+    answers = load_runtime(base).engine(adapter, config).logits(tokens).argmax(axis=1)
+    assert [LABELS[i] for i in answers] == [row["label"] for row in rows]
+    saved, steps = Kept(tmp_path), list[StepDone]()
+    hooks = Hooks(on_step=steps.append, on_checkpoint=saved, should_stop=lambda: steps[-1].note.startswith("train"))
+    with pytest.raises(JobStopped):
+        distill(job, trained.dataset, base=base, hooks=hooks)
+    again, resumed = distill(job, trained.dataset, base=base, resume=saved[-1])
+    assert (again, resumed.temperature) == (blob, result.temperature)
 
 
 def test_one_text_a_label_trains_though_none_can_be_held(make_job: MakeJob, base: Base) -> None:
@@ -141,9 +179,10 @@ def test_one_text_a_label_trains_though_none_can_be_held(make_job: MakeJob, base
 
 @pytest.mark.nightly
 def test_an_adapter_that_training_wrecks_is_not_the_student(
-    trained: Trained, make_job: MakeJob, base: Base, tmp_path: Path
+    trained: Trained, make_job: MakeJob, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The top layers lose, so the folds are trained whole; those lose too, and a run that stops among them goes on."""
+    monkeypatch.setattr(train, "FEW_PAIRS", 0)
     job = make_job(learning_rate=0.2, epochs=1)
     blob, result = distill(job, trained.dataset, base=base)
     assert (result.student, result.active["layers"], from_bytes(blob).lora) == ("frozen", 0, {})
@@ -157,6 +196,16 @@ def test_an_adapter_that_training_wrecks_is_not_the_student(
         distill(job, trained.dataset, base=base, hooks=hooks)
     again, resumed = distill(job, trained.dataset, base=base, resume=saved[-1])
     assert (again, resumed.competition, resumed.training_log) == (blob, result.competition, result.training_log)
+
+
+@pytest.mark.nightly
+def test_of_few_pairs_the_head_is_the_student_where_training_wrecks_both_adapters(
+    trained: Trained, make_job: MakeJob, base: Base
+) -> None:
+    blob, result = distill(make_job(learning_rate=0.2, epochs=1), trained.dataset, base=base)
+    assert (result.student, from_bytes(blob).lora) == ("frozen", {})
+    assert [one["student"] for one in result.competition] == ["frozen", "adapter", "contrastive"]
+    assert [row["layers"] for row in result.training_log] == [6] * 6
 
 
 def test_a_frozen_student_is_the_head_alone_and_its_artifact_answers_like_it(
