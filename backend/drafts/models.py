@@ -148,6 +148,7 @@ class LabelDraft(TenantOwned):
     prompt_mac = models.BinaryField()
     answers_sealed = models.BinaryField()
     n = models.IntegerField()
+    n_calls = models.IntegerField(default=0, db_default=0)  # that gave them; 0, of a release before: one an answer
     input_tokens = models.IntegerField()
     output_tokens = models.IntegerField()
     created_at = models.DateTimeField(auto_now_add=True)

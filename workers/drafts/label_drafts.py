@@ -62,7 +62,7 @@ def known_labels(run: CompileRun, rows: Sequence[Candidate]) -> KnownLabels:
         mine = vault.unseal_json(bytes(draft.answers_sealed))[: most_votes(run.spec)]
         answers[by_mac[bytes(draft.prompt_mac)].text_key] = mine
         n_saved = min(len(mine), first_votes(run.spec))
-        n_in += draft.input_tokens * n_saved // draft.n
+        n_in += draft.input_tokens * min(n_saved, draft.n_calls or draft.n) // (draft.n_calls or draft.n)
         n_out += draft.output_tokens * n_saved // draft.n
     return KnownLabels(answers=answers, input_tokens=n_in, output_tokens=n_out)
 
@@ -87,6 +87,7 @@ def keep_labels(run: CompileRun, rows: Sequence[Candidate], answers: Mapping[str
             prompt_mac=_mac(run, vault, candidate.text),
             answers_sealed=vault.seal_json(_plain(answers[candidate.text_key])),
             n=sum(map(len, answers[candidate.text_key])),
+            n_calls=len(answers[candidate.text_key]),
             input_tokens=billed[candidate.text_key][0],
             output_tokens=billed[candidate.text_key][1],
             expires_at=timezone.now() + timedelta(days=settings.KOLM_DRAFT_TTL_DAYS),
@@ -109,11 +110,12 @@ def _replace_fewer(drafts: Sequence[LabelDraft]) -> None:
         new = of[bytes(draft.prompt_mac)]
         if draft.compile_id == new.compile_id:
             draft.input_tokens = draft.output_tokens = 0  # they are in what this compile was billed
-        draft.compile_id, draft.answers_sealed, draft.n = new.compile_id, new.answers_sealed, new.n
+        draft.compile_id, draft.answers_sealed = new.compile_id, new.answers_sealed
+        draft.n, draft.n_calls = new.n, new.n_calls
         draft.input_tokens += new.input_tokens
         draft.output_tokens += new.output_tokens
         draft.expires_at = new.expires_at
-    columns = ["compile_id", "answers_sealed", "n", "input_tokens", "output_tokens", "expires_at"]
+    columns = ["compile_id", "answers_sealed", "n", "n_calls", "input_tokens", "output_tokens", "expires_at"]
     LabelDraft.objects.bulk_update(changed, columns)
 
 

@@ -10,19 +10,18 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from django.db.models import F, Func, IntegerField, Min
+from django.db.models import F, Func, IntegerField
 
 from backend.compiles.models import Candidate, Compile, TeacherCall
 from backend.compiles.states import LABEL_CALLS, CallState, CandidateState
 from backend.domain.lifecycle import StepName
-from backend.domain.spec.defaults import dialect_of
 from backend.domain.spec.parsing import Spec, first_votes, label_names, most_votes, votes_as_needed
 from workers.drafts.label_drafts import keep_labels, known_labels, note_labels
 from workers.labeling.voting import VOTED, Answers, vote_on
 from workers.step.batch_planning import StepBatches
 from workers.step.durable import CompileRun
 from workers.step.teacher_calls import MadeCall, PlannedCall, call_batch
-from workers.step.teacher_session import TeacherSession, seed_of, teacher_session
+from workers.step.teacher_session import TeacherSession, learnt_dialect, seed_of, teacher_session
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.protocol import CompletionRequest
 
@@ -85,8 +84,9 @@ def n_answers(row: Candidate, answers: Answers) -> int:
 
 
 def label_call(run: CompileRun, row: Candidate, n: int, *, nth: int = 0, n_before: int = 0) -> PlannedCall:
-    """The `nth` call about this input, for `n` answers beside the `n_before` that it has; where votes are weighed, with
-    the log-probs of the labels."""
+    """The `nth` call about this input, for `n` answers beside the `n_before` that it has. Where votes are weighed it
+    asks for the log-probs of the labels, and names no seed where it is for several answers: some servers give each of
+    them the same seed, and could not be told from a teacher that repeats itself."""
     seed_parts = [str(n_before)] if n_before else []  # another seed: the same one would be the same answer
     request = item_request(
         run.spec,
@@ -98,19 +98,20 @@ def label_call(run: CompileRun, row: Candidate, n: int, *, nth: int = 0, n_befor
     )
     if votes_as_needed(run.spec):
         request = replace(request, top_logprobs=TOP_TOKENS, labels=tuple(label_names(run.spec)))
+        request = replace(request, seed=None) if n > 1 else request
     return PlannedCall(key=LABEL_CALLS + ":".join([row.text_key, *([str(nth)] if nth else [])]), request=request)
 
 
 def choices_a_call(run: CompileRun) -> int:
-    """The number of answers to ask a call for at most: by the teacher's dialect, and by the fewest that one of this
-    compile's calls gave, of those that gave fewer than they were asked for."""
+    """The number of answers to ask a call for at most: by the teacher's dialect, and by what most of this compile's
+    calls for several gave where that was fewer than they were asked for."""
     n_choices: Func = Func(F("choices"), function="jsonb_array_length", output_field=IntegerField())
     with run.transaction():
         calls = TeacherCall.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, state=CallState.APPLIED)
-        few = calls.filter(key__startswith=LABEL_CALLS).alias(given=n_choices).filter(given__lt=F("n"))
-        least = few.aggregate(least=Min(n_choices))["least"]
-    most = dialect_of(run.spec.teacher).max_n
-    return most if least is None else max(1, min(least, most))
+        made = list(calls.filter(key__startswith=LABEL_CALLS, n__gt=1).values_list("n", n_choices))
+    few = sorted(n_choices for n, n_choices in made if n_choices < n)
+    most = learnt_dialect(run.tenant_id, run.spec.teacher).max_n
+    return max(1, min(few[len(few) // 2], most)) if 2 * len(few) > len(made) else most
 
 
 def n_label_calls(run: CompileRun) -> Counter[str]:

@@ -14,14 +14,14 @@ from backend.domain.labeling.votes_again import changed_votes, unsure_rows
 from backend.domain.planning.label_plans import writes_more
 from backend.domain.spec.outputs import Label, LabelOutput
 from backend.domain.spec.parsing import Spec, first_votes, most_votes, votes_as_needed
-from workers.labeling.asking import label_call, n_label_calls, n_wanted
+from workers.labeling.asking import n_label_calls, n_wanted
+from workers.labeling.call_prices import LabelCalls, worst_of
 from workers.labeling.posteriors import Weighed
 from workers.labeling.reuse import are_taken_over
 from workers.labeling.rounds import Bought
 from workers.labeling.warnings import is_guessing, missing_labels
 from workers.step.durable import CompileRun
 from workers.step.embedders import embedder_of
-from workers.step.teacher_calls import worst_cost
 
 NEAR_A_LABEL = 2  # rows nearest to the description of a label that no row has
 
@@ -100,12 +100,14 @@ def _calls_again(run: CompileRun, weighed: Weighed) -> int:
     return sum(max(made[row.text_key] - (not row.known_answers), 0) for row in rows)
 
 
-def affordable(run: CompileRun, bought: Sequence[Bought], left: int, *, pair: int = 0) -> list[Bought]:
+def affordable(
+    run: CompileRun, bought: Sequence[Bought], left: int, calls: LabelCalls, *, pair: int = 0
+) -> list[Bought]:
     """The first of these that `left` micro-USD can pay at their worst, with the training on new ones, `pair` each."""
-    price, kept = run.prices.of(run.spec.teacher.model), []
+    kept = []
     for one in bought:
         is_new = one.why != Why.ASKED_AGAIN
-        left -= worst_cost(price, label_call(run, one.row, one.n_asked).request)
+        left -= worst_of(run, one.row, one.n_asked, calls)
         left -= pair if is_new else 0
         if left < 0:
             break

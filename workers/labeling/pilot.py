@@ -5,17 +5,20 @@ from backend.compiles.models import Candidate, TeacherCall
 from backend.compiles.states import LABEL_CALLS, CandidateState
 from backend.domain.labeling.rounds import random_order
 from backend.domain.labeling.votes_again import PILOT_ROWS, PILOT_VOTES
-from backend.domain.spec.defaults import dialect_of, thought_tokens
 from backend.domain.spec.parsing import votes_as_needed
 from workers.step.durable import CompileRun
+from workers.step.teacher_session import learnt_dialect, learnt_thoughts
 
 
 def open_pilot(run: CompileRun) -> None:
     """Let PILOT_ROWS of the first picks, drawn at random, want PILOT_VOTES answers, before any is asked about. Not
-    where a further answer is as dear as a call: of a teacher that thinks, or that gives one answer a call. One that
-    gives fewer than it is asked for is billed for no more than it gives."""
+    where a further answer is as dear as a call: of a teacher that thinks, or that gives one answer a call; nor of a
+    recording, whose answers are as many as it has. One that gives fewer than it is asked for is billed for no more than
+    it gives."""
     teacher = run.spec.teacher
-    if not votes_as_needed(run.spec) or thought_tokens(teacher) or dialect_of(teacher).max_n < PILOT_VOTES:
+    if not votes_as_needed(run.spec) or teacher.provider == "replay" or learnt_thoughts(run.tenant_id, teacher):
+        return
+    if learnt_dialect(run.tenant_id, teacher).max_n < PILOT_VOTES:
         return
     with run.transaction() as fenced:
         mine = {"tenant_id": run.tenant_id, "compile_id": run.compile_id}

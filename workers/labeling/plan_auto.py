@@ -71,7 +71,7 @@ def decide_auto(
     else:
         n, n_asked = purchase.n, next_ones.at_first
         bought = rows_to_buy(run, weighed, weighed.pool.is_open, n, is_first=of_rows == 0, n_asked=n_asked)
-    return affordable(run, bought, money.left, pair=money.pair) or StopFor.BUDGET, points
+    return affordable(run, bought, money.left, next_ones, pair=money.pair) or StopFor.BUDGET, points
 
 
 def _n_expected_wrong(weighed: Weighed, rows: list[Bought]) -> float:

@@ -36,7 +36,7 @@ def decide_fixed(run: CompileRun, weighed: Weighed, purchases: Purchases) -> lis
     again = ask_again(run, weighed, calls.again)
     n = rows_asked_again(n_unsure=len(again), n_vote_rounds=of_votes, repeat=weighed.noise.repeat, **so_far)
     again = again[:n]
-    return affordable(run, again, spare_after_labeling(run)) or (StopFor.BUDGET if again else StopFor.LIMIT)
+    return affordable(run, again, spare_after_labeling(run), calls) or (StopFor.BUDGET if again else StopFor.LIMIT)
 
 
 def _captures_left(run: CompileRun, weighed: Weighed) -> tuple[Flags, int]:

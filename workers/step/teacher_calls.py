@@ -123,9 +123,14 @@ def ask_batch(
 
 def with_thoughts(teacher: Teacher, request: Request) -> Request:
     """The request with the room that its teacher needs for thoughts, which it may have shown only when it was asked."""
-    if isinstance(request, ScoreRequest) or request.thought_tokens >= teacher.thought_tokens:
+    return with_room(request, teacher.thought_tokens)
+
+
+def with_room(request: Request, thought_tokens: int) -> Request:
+    """The request with this room for thoughts at least."""
+    if isinstance(request, ScoreRequest) or request.thought_tokens >= thought_tokens:
         return request
-    return replace(request, thought_tokens=teacher.thought_tokens)
+    return replace(request, thought_tokens=thought_tokens)
 
 
 def worst_cost(price: TeacherPrice, request: TeacherRequest) -> int:

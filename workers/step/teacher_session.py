@@ -15,7 +15,7 @@ from django.db import DatabaseError
 from backend.blobs import get_blob
 from backend.compiles.endpoint_lessons import keep_lessons, lessons_of
 from backend.compiles.models import TEACHER_KEY, TeacherKey, Upload
-from backend.domain.dialects.dialect import Lesson
+from backend.domain.dialects.dialect import Dialect, Lesson, thought_room, with_lessons
 from backend.domain.dialects.reward_apis import RewardApi, reward_api
 from backend.domain.errors import InvalidSpec, NotFound, OurError, Problem
 from backend.domain.ids import Prefix, decode_id
@@ -57,6 +57,19 @@ class TeacherSession:
         """provider/model@revision: the draft cache's key."""
         who = self.teacher.identity
         return f"{who.name}@{who.revision or 'unknown'}"
+
+
+def learnt_dialect(tenant_id: UUID, teacher: TeacherSpec) -> Dialect:
+    """The dialect of a spec's teacher, after what its endpoint has refused or shown before."""
+    if not teacher.base_url:
+        return dialect_of(teacher)
+    with tenant_scope(tenant_id):
+        return with_lessons(dialect_of(teacher), lessons_of(tenant_id, teacher.base_url, teacher.model))
+
+
+def learnt_thoughts(tenant_id: UUID, teacher: TeacherSpec) -> int:
+    """Tokens that each answer of a spec's teacher needs for thoughts, by what is learnt of it."""
+    return thought_room(learnt_dialect(tenant_id, teacher), teacher.effort, teacher.thought_tokens)
 
 
 @contextmanager

@@ -308,7 +308,7 @@ def _k_min(spec: Spec) -> str:
 
 def _votes(spec: Spec) -> str:
     if votes_as_needed(spec):
-        how_many = f"one vote per pick, up to {most_votes(spec)} where the label is unsure"
+        how_many = f"one vote per pick, up to {most_votes(spec)} where label or teacher are unsure"
         return f"{how_many}, at least {spec.sampling.min_agreement:.0%} sure"
     return f"{first_votes(spec)} votes per pick, at least {spec.sampling.min_agreement:.0%} agreed"
 

@@ -12,17 +12,22 @@ MOST_AT_FIRST = 3  # votes on a new row: those that stay unsure are asked again
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPrice:
-    """US dollars of a call with one answer, and of each further answer of it."""
+    """US dollars of a call with one answer, and of each further answer of it, of which it gives `per_call` at most."""
 
     first_usd: Decimal
     further_usd: Decimal
+    per_call: int = 10_000
 
     def of(self, n: int) -> Decimal:
-        """
+        """Return what n answers about a row cost.
+
         >>> CallPrice(first_usd=Decimal(10), further_usd=Decimal(2)).of(3)
         Decimal('14')
+        >>> CallPrice(first_usd=Decimal(10), further_usd=Decimal(2), per_call=2).of(3)
+        Decimal('22')
         """
-        return self.first_usd + (n - 1) * self.further_usd
+        n_calls = -(-n // self.per_call)
+        return n_calls * self.first_usd + (n - n_calls) * self.further_usd
 
 
 def size_again(price: CallPrice, *, repeat: float, most: int) -> int:

@@ -5,6 +5,7 @@ and at most, and the sentences that say what was assumed.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from backend.domain.labeling.votes_again import PILOT_ROWS, PILOT_VOTES
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.money.teacher_prices import is_free
 from backend.domain.planning.label_plans import first_captures, k_of_captures, writes_more
@@ -196,17 +197,25 @@ class TeacherPlan:
         least = -(-self.n_start // 2) if n else 0  # drop_k may leave fewer
         n_most = n + self.n_more
         again = n * (MEAN_VOTES_PERCENT - 100) // 100 if votes_as_needed(self.spec) else 0
+        of_pilot = (PILOT_VOTES - 1) * min(n, PILOT_ROWS) if self.has_pilot else 0
         return Range(
             low=self._batch_cost(least * self.prompt_label // 2, least * k * self.least_answer),
             expected=self._batch_cost(
                 (n * self.label_calls + again) * self.prompt_label,
-                (n * k + again) * (self.label_output + self.thoughts),
+                (n * k + again + of_pilot) * (self.label_output + self.thoughts),
             ),
             high=self._candidates_high(self.n_more)
             + self._cost(
                 2 * n_most * most * self.prompt_label, n_most * most * (label_max_tokens(self.spec) + self.room)
             ),
         )
+
+    @property
+    def has_pilot(self) -> bool:
+        """Some of the first picks are asked for several answers by their call."""
+        teacher = self.spec.teacher
+        is_asked = votes_as_needed(self.spec) and teacher.provider != "replay" and not self.room
+        return is_asked and dialect_of(teacher).max_n >= PILOT_VOTES
 
     @property
     def least_answer(self) -> int:
@@ -289,7 +298,8 @@ class TeacherPlan:
         k, most = first_votes(self.spec), most_votes(self.spec)
         if not votes_as_needed(self.spec):
             return f"{k} label samples a pick"
-        return f"{k} label sample a pick, {MEAN_VOTES_PERCENT / 100:g} expected on the mean and {most} at most"
+        first = f"{k} label sample a pick" + (f", {PILOT_VOTES} of the first {PILOT_ROWS}" if self.has_pilot else "")
+        return f"{first}; {MEAN_VOTES_PERCENT / 100:g} calls expected on the mean, and {most} answers at most"
 
     @property
     def batch_window_h(self) -> int | None:

@@ -10,6 +10,8 @@ from torch import Tensor
 from gpu_runners.distill.label.nets import Net, Rows, by_length
 from gpu_runners.models.tensor_files import Array
 
+LEAST_BATCH = 16  # texts: those of one label must meet
+
 
 def contrastive_loss(embedded: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
     """(1 - cosine)^2 of two texts of one label plus cosine^2 of two of different labels, each a mean over the pairs of

@@ -56,6 +56,11 @@ def pick_precision(wanted: str, device: torch.device) -> str:
     return "bf16" if torch.cpu._is_avx512_bf16_supported() else "fp32"
 
 
+def diverged(what: str) -> JobFailed:
+    """The error of a training that went to where no numbers are."""
+    return JobFailed(f"{what}; lower train.learning_rate.", code="diverged")
+
+
 class Fit:
     """`net` trains on those of `pairs` that have the numbers `members`; `rows` are the token ids of all. The loss is
     the mean cross-entropy against the pairs' targets, weighted by the pairs, or with `is_contrastive` the contrastive
@@ -113,9 +118,7 @@ class Fit:
         loss, losses = self._loss(chosen)
         value = float(loss.detach())
         if not math.isfinite(value):
-            raise JobFailed(
-                f"The training loss became {value} at step {self.step}; lower train.learning_rate.", code="diverged"
-            )
+            raise diverged(f"The training loss became {value} at step {self.step}")
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(list(self.net.trained.values()), CLIP_NORM)
@@ -139,6 +142,8 @@ class Fit:
     def fit_head(self) -> None:
         """Give the net the head that logistic regression finds on the vectors that it makes of the members."""
         embedded = embed_members(self.net, self._rows, self.members)
+        if not np.isfinite(embedded).all():
+            raise diverged("The vectors of a training came out as no numbers")
         self.net.set_head(fit_head(embedded, self._pairs, n_labels=self._n_labels))
 
     def _begin(self, epoch: int) -> None:

@@ -86,6 +86,9 @@ def active_settings(
     }
 
 
+TRAINER = 2  # counts the changes after which a checkpoint of before is no other's to go on with
+
+
 def fingerprint(job: DistillJob, base: Base, settings: SentenceSettings, *, precision: str, engine: Engine) -> str:
     """The job's, of all that its checkpoints depend on."""
     parts = job.to_json() | {
@@ -94,6 +97,7 @@ def fingerprint(job: DistillJob, base: Base, settings: SentenceSettings, *, prec
         "precision": precision,
         "device": best_device().type,
         "engine": engine.name,
+        "trainer": TRAINER,
     }
     del parts["checkpoint_every_s"]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

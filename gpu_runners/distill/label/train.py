@@ -30,6 +30,7 @@ from gpu_runners.distill import checkpoint
 from gpu_runners.distill.checkpoint import Hooks, StepDone
 from gpu_runners.distill.label.baseline import fit_head
 from gpu_runners.distill.label.calibration import Asked, Calibration
+from gpu_runners.distill.label.contrastive import LEAST_BATCH
 from gpu_runners.distill.label.dataset import Pair, read_pairs
 from gpu_runners.distill.label.fit import Fit, n_steps_of, pick_precision
 from gpu_runners.distill.label.folds import Fold, folds
@@ -133,6 +134,8 @@ class _Run:
             is_contrastive = asked is Asked.CONTRASTIVE
             if asked is Asked.TOP:
                 options = dataclasses.replace(options, layers=CALIBRATION_LAYERS)
+        if is_contrastive:  # which learns from the pairs of texts in a batch
+            options = dataclasses.replace(options, batch_size=max(options.batch_size, LEAST_BATCH))
         return Fit(
             net=self.engine.net(self.rows, head, options),
             pairs=self.pairs,

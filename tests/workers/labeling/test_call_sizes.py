@@ -3,14 +3,21 @@ as it is asked for, and of one that gives one whatever `n` says."""
 
 import itertools
 import random
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import transaction
 
+from backend.compiles.endpoint_lessons import keep_lessons
 from backend.compiles.models import Compile, TeacherCall
+from backend.domain.dialects.dialect import Lesson, Option
 from backend.domain.labeling.votes_again import PILOT_CALLS, PILOT_ROWS, PILOT_VOTES
 from backend.domain.lifecycle import StepName
-from tests.workers.labeling.test_purchases import ALL, TEXTS, make, other, recorded, right_label
+from backend.drafts.models import LabelDraft, Offer
+from backend.tenants.isolation import tenant_scope
+from tests.factories import make_tenant
+from tests.workers.labeling.test_purchases import ALL, TEXTS, TO_SELECTION, make, other, recorded, right_label
 from tests.workers.labeling.test_votes_again import GUESSED, n_answered, n_asked_again, n_votes
 from tests.workers.pipeline_helpers import (
     ScriptedTeacher,
@@ -22,8 +29,17 @@ from tests.workers.pipeline_helpers import (
     taught_by,
     walk_through,
 )
+from workers.drafts import label_drafts
+from workers.labeling.asking import choices_a_call
+from workers.labeling.call_prices import next_calls
+from workers.labeling.pilot import open_pilot
+from workers.labeling.pool import place, read_pool
+from workers.labeling.posteriors import weigh
 
 pytestmark = pytest.mark.usefixtures("committed_db")
+
+GRAMMAR = {"provider": "grammar", "model": "kolm-grammar-1"}
+PRICE = {"input_usd_per_mtok": 0.5, "output_usd_per_mtok": 1.0}
 
 
 def label_calls(row: Compile) -> list[TeacherCall]:
@@ -95,3 +111,53 @@ def test_a_teacher_that_is_right_is_asked_for_one_answer_but_in_the_pilot(monkey
     assert sorted(bought)[-PILOT_ROWS:] == [PILOT_VOTES] * PILOT_ROWS == bought, "the first picks"
     assert sum(n_asked_again(row)) <= PILOT_CALLS
     check_money(row)
+
+
+def test_one_call_that_gives_too_few_answers_lowers_the_next_ones_for_a_batch_at_most(monkeypatch):
+    """A filter took one answer of three; all other calls give what they are asked for."""
+    broken = itertools.count()
+    answers = ScriptedTeacher(label=lambda text: [right_label(text)] * (2 if next(broken) == 0 else 5))
+    teacher = taught_by(monkeypatch, answers)
+    row = make(sampling={"k_select": len(TEXTS)}, teacher=GRAMMAR | {"concurrency": 1})
+    run = start(row)
+    walk_through(run, *ALL)
+    assert choices_a_call(run) > PILOT_VOTES
+    asked = [request for request in teacher.asked if request.item is not None]
+    assert {request.seed is None for request in asked if request.n > 1} == {True}, "a seed is for one answer"
+    assert all(request.seed is not None for request in asked if request.n == 1)
+
+
+def test_a_teacher_that_thinks_has_no_pilot_though_its_thoughts_are_learnt(monkeypatch):
+    taught_by(monkeypatch, one_of({}))
+    elsewhere = {"provider": "openai_compatible", "base_url": "https://llm.example/v1", "model": "m", "price": PRICE}
+    for is_learnt in (False, True):
+        row = make(teacher=elsewhere)
+        run = start(row)
+        walk_through(run, *TO_SELECTION)
+        if is_learnt:
+            with tenant_scope(row.tenant_id), transaction.atomic():
+                keep_lessons(row.tenant_id, elsewhere["base_url"], "m", [Lesson(option=Option.THOUGHTS)])
+        open_pilot(run)
+        open_pilot(run)
+        assert len(candidates(row, n_wanted=PILOT_VOTES)) == (0 if is_learnt else PILOT_ROWS)
+        weighed = weigh(read_pool(run, place(run)))
+        worst = next_calls(run, weighed, is_changing=True, pair_usd=Decimal(0)).worst
+        assert (worst.further_usd > Decimal("0.002")) is is_learnt, "4,096 tokens of thoughts at $1 a million"
+
+
+def test_answers_that_are_used_again_save_the_prompts_of_the_calls_that_gave_them(monkeypatch):
+    recorded(monkeypatch)
+    tenant, cached = make_tenant(), {"draft_cache": {"enabled": True}}
+    first = make(tenant, **cached)
+    walk_through(start(first), *ALL)
+    paid = sum(call.input_tokens for call in label_calls(first))
+    later = make(tenant, **cached)
+    walk_through(start(later), *ALL)
+    with tenant_scope(tenant.id):
+        offers = Offer.objects.filter(compile_id=later.id, slice_position__lte=label_drafts.LABELS)
+        avoided = sum(offer.avoided_microusd for offer in offers)
+        n_answers = list(LabelDraft.objects.filter(tenant_id=tenant.id).values_list("n", "n_calls"))
+    assert (PILOT_VOTES, 1) in n_answers
+    n_calls = len(TEXTS) + sum(n_asked_again(first))
+    least = paid * len(TEXTS) // n_calls  # of each text a prompt, whatever was asked again
+    assert avoided >= least * 0.1 > 0

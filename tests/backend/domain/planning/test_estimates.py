@@ -64,13 +64,13 @@ def test_low_is_at_most_expected_is_at_most_high_in_every_step(
 
 
 def test_expected_is_the_price_of_the_tokens_it_names() -> None:
-    """4 slices of 12 candidates are 8 calls (8 + 4 choices each); 16 picks are labelled once, and a
-    quarter of them once more."""
+    """4 slices of 12 candidates are 8 calls (8 + 4 choices each); 16 picks are labelled once, by three answers as the
+    first of them are, and a quarter of them once more."""
     made = estimate(spec(), prompt_tokens_candidate=1000, prompt_tokens_label=1000, mean_output_tokens=100)
     candidates = 8 * 1000 * 0.1 + 48 * 100 * 0.4
     embedding = 48 * 102 * 0.01
     assert made.steps[StepName.SYNTHESIS].expected == round(candidates) + round(embedding)
-    assert made.steps[StepName.LABELING].expected == round(20 * 1000 * 0.1 + 20 * 0.4)  # a word each
+    assert made.steps[StepName.LABELING].expected == round(20 * 1000 * 0.1 + (20 + 2 * 16) * 0.4)  # a word each
 
 
 @pytest.mark.parametrize(
@@ -338,12 +338,13 @@ def captured(**changes: Any) -> Spec:
 
 
 def test_a_plan_that_decides_is_expected_to_label_every_input_and_starts_with_few() -> None:
-    """1,000 captures: a tenth is labelled in any case; of all, a quarter is expected to be asked once more."""
+    """1,000 captures: a tenth is labelled in any case; of all, a quarter is expected to be asked once more. 20 of the
+    first have two further answers by the same call."""
     made = estimate(captured(plan="auto"), n_captures=1000, prompt_tokens_label=1000)
     fixed = estimate(captured(plan="fixed"), n_captures=1000, prompt_tokens_label=1000)
     named = estimate(captured(plan="auto", sampling={"k_select": 334}), n_captures=1000, prompt_tokens_label=1000)
     expected = 1250 * (1000 * 0.1 + 0.4)
-    assert made.steps[StepName.LABELING].expected == round(expected)
+    assert made.steps[StepName.LABELING].expected == round(expected + 2 * 20 * 0.4)
     assert named.steps[StepName.LABELING].expected == fixed.steps[StepName.LABELING].expected < expected / 2
     assert made.steps[StepName.LABELING].low < fixed.steps[StepName.LABELING].low
     assert made.steps[StepName.DISTILLATION].low < fixed.steps[StepName.DISTILLATION].expected

@@ -13,7 +13,7 @@ from backend.domain.jobs.runner_jobs import DistillJob
 from gpu_runners.cli.main import main
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.checkpoint import Hooks, Snapshot, StepDone
-from gpu_runners.distill.label import train
+from gpu_runners.distill.label import record, train
 from gpu_runners.distill.label.fit import learning_rate_factor
 from gpu_runners.distill.label.train import Counters, distill
 from gpu_runners.errors import JobFailed, JobStopped
@@ -134,6 +134,25 @@ def test_the_adapter_and_the_frozen_head_compete_on_pairs_that_they_had_not_seen
         assert other["correct"] - adapter["correct"] == other["better"] - other["worse"]
     objectives = [row.get("objective", "") for row in result.training_log if row["fit"] == "calibrate"]
     assert objectives == [""] * 6 + ["contrastive"] * 6, "two epochs of three folds each"
+
+
+def test_a_checkpoint_of_another_trainer_starts_afresh(
+    trained: Trained, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved, steps = Kept(tmp_path), list[StepDone]()
+    hooks = Hooks(on_step=steps.append, on_checkpoint=saved, should_stop=lambda: steps[-1].step == 9)
+    with pytest.raises(JobStopped):
+        distill(trained.job, trained.dataset, base=base, hooks=hooks)
+    monkeypatch.setattr(record, "TRAINER", record.TRAINER + 1)
+    blob, result = distill(trained.job, trained.dataset, base=base, resume=saved[-1])
+    assert (blob, result.resumed_from_epoch) == (trained.blob, 0)
+
+
+def test_texts_of_a_label_meet_in_a_contrastive_batch_whatever_the_size_of_one(
+    trained: Trained, make_job: MakeJob, base: Base
+) -> None:
+    blob, _ = distill(make_job(student="contrastive", batch_size=1, epochs=1), trained.dataset, base=base)
+    assert max(np.abs(b).max() for _, b in from_bytes(blob).lora.values()) > 0
 
 
 def test_many_pairs_leave_the_contrastive_adapter_out(
