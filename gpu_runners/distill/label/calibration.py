@@ -18,7 +18,7 @@ from scipy.special import softmax
 from backend.domain.jobs.students import Student, is_ahead
 from backend.domain.labeling.calibration import fit_temperature
 from gpu_runners.distill.label.dataset import Pair, targets_of
-from gpu_runners.distill.label.fit import diverged
+from gpu_runners.distill.label.fit import divergence
 from gpu_runners.distill.label.folds import Fold
 from gpu_runners.distill.label.nets import Net, Rows, by_length
 from gpu_runners.models.encoder_runtimes import head_logits
@@ -57,7 +57,7 @@ class Calibration:
                 numbers = fold.held[chosen]
                 logits = net.logits(numbers.tolist(), dropout=False).cpu().numpy()
                 if not np.isfinite(logits).all():
-                    raise diverged("The answers of a training came out as no numbers")
+                    raise divergence("The answers of a training came out as no numbers")
                 self.logits[of][numbers] = logits
         temperature, loss = self._fit(of)
         right = self._right(of)

@@ -56,7 +56,7 @@ def pick_precision(wanted: str, device: torch.device) -> str:
     return "bf16" if torch.cpu._is_avx512_bf16_supported() else "fp32"
 
 
-def diverged(what: str) -> JobFailed:
+def divergence(what: str) -> JobFailed:
     """The error of a training that went to where no numbers are."""
     return JobFailed(f"{what}; lower train.learning_rate.", code="diverged")
 
@@ -118,7 +118,7 @@ class Fit:
         loss, losses = self._loss(chosen)
         value = float(loss.detach())
         if not math.isfinite(value):
-            raise diverged(f"The training loss became {value} at step {self.step}")
+            raise divergence(f"The training loss became {value} at step {self.step}")
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(list(self.net.trained.values()), CLIP_NORM)
@@ -143,7 +143,7 @@ class Fit:
         """Give the net the head that logistic regression finds on the vectors that it makes of the members."""
         embedded = embed_members(self.net, self._rows, self.members)
         if not np.isfinite(embedded).all():
-            raise diverged("The vectors of a training came out as no numbers")
+            raise divergence("The vectors of a training came out as no numbers")
         self.net.set_head(fit_head(embedded, self._pairs, n_labels=self._n_labels))
 
     def _begin(self, epoch: int) -> None:

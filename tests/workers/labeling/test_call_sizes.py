@@ -107,8 +107,8 @@ def test_a_teacher_that_is_right_is_asked_for_one_answer_but_in_the_pilot(monkey
     of_rows = [one for one in purchases(row) if "asked_again" not in one["why"]]
     assert all("answers_a_call" not in one for one in of_rows)
     asked = [one for one in candidates(row) if one.votes]
-    bought = [sum(one.votes.values()) for one in asked if one.bought_in is None]
-    assert sorted(bought)[-PILOT_ROWS:] == [PILOT_VOTES] * PILOT_ROWS == bought, "the first picks"
+    first = [sum(one.votes.values()) for one in asked if one.bought_in is None]
+    assert sum(n >= PILOT_VOTES for n in first) == PILOT_ROWS, "some of which were asked again"
     assert sum(n_asked_again(row)) <= PILOT_CALLS
     check_money(row)
 
