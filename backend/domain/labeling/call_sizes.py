@@ -31,15 +31,16 @@ class CallPrice:
 
 
 def size_again(price: CallPrice, *, repeat: float, most: int) -> int:
-    """Return how many more votes on an unsure row to ask a call for: as many as say most for a dollar, up to `most`.
-    n answers whose correlation is `repeat` are worth n / (1 + (n - 1) repeat) (Kish 1965).
+    """Return how many more votes on an unsure row to ask a call for: as many as are worth most for a dollar, up to
+    `most`. n answers whose correlation is `repeat` count as n / (1 + (n - 1) repeat) (Kish 1965); they are worth the
+    root of that, since the first of them settles most rows.
 
-    >>> size_again(CallPrice(first_usd=Decimal(40), further_usd=Decimal(3)), repeat=0.5, most=4)
+    >>> size_again(CallPrice(first_usd=Decimal(40), further_usd=Decimal(3)), repeat=0.1, most=4)
     4
     >>> size_again(CallPrice(first_usd=Decimal(40), further_usd=Decimal(40)), repeat=0.0, most=4)
     1
     """
-    return _best(most, lambda n: Decimal(n) / Decimal(repr(1 + (n - 1) * repeat)), price.of)
+    return _best(most, lambda n: Decimal(repr((n / (1 + (n - 1) * repeat)) ** 0.5)), price.of)
 
 
 def size_at_first(price: CallPrice, pair_usd: Decimal, *, error: float, repeat: float, n_labels: int, most: int) -> int:
