@@ -24,7 +24,7 @@ from backend.domain.jobs.result_checks import (
 )
 from backend.domain.jobs.result_checks import BadResult as BadResult
 from backend.domain.jobs.runner_jobs import DistillResult, EvaluateResult, InferResult, SelectResult
-from backend.domain.jobs.students import Student
+from backend.domain.jobs.students import LOG_LOSS, Student
 
 MAX_PPM = 2**53 - 1  # a score may be a billion
 MAX_TOKENS_A_TEXT = 256
@@ -34,6 +34,7 @@ MAX_OUTPUT_TOKENS = 1_000_000
 OWN_CLOCKS = frozenset(("cpu", "device"))
 MAX_NS = 10**15  # eleven days; a thousand of them are a whole number that JSON keeps
 FINISH_REASONS = frozenset(("stop", "length"))
+MOST_LOG_LOSS = 1_000_000_000  # millionths of a nat: a thousand nats are no calibrated answer
 
 
 def distill_result(value: dict[str, Any]) -> DistillResult:
@@ -64,7 +65,7 @@ def _check_competition(result: DistillResult) -> None:
         isinstance(rows, list) and all(isinstance(row, dict) for row in rows), "the competition is no list of objects"
     )
     keys = {"student", "n", "correct", "accuracy_ppm", "better", "worse"}
-    check(all(set(row) == keys for row in rows), "a standing has other keys")
+    check(all(set(row) in (keys, keys | {LOG_LOSS}) for row in rows), "a standing has other keys")
     names = [row["student"] for row in rows]
     are_names = all(isinstance(name, str) and name in set(Student) for name in names) and len(set(names)) == len(names)
     check(are_names and names[:1] in ([], [result.student]), "the competition is not of each student once")
@@ -72,6 +73,7 @@ def _check_competition(result: DistillResult) -> None:
         check(is_whole(row["n"], 1, result.n_pairs), "a standing is of no pairs")
         counts = (row["correct"], row["better"], row["worse"])
         check(all(is_whole(count, 0, row["n"]) for count in counts), "a standing has counts beyond its pairs")
+        check(is_whole(row.get(LOG_LOSS, 0), 0, MOST_LOG_LOSS), "a standing's log-loss is no such")
         check(row["accuracy_ppm"] == row["correct"] * 1_000_000 // row["n"], "a standing's accuracy is not its counts'")
 
 

@@ -183,7 +183,7 @@ class Train(Part):
         default="auto",
         description="What becomes the model of a label task on an encoder: a LoRA adapter, one that is trained to "
         "bring inputs of one label together (contrastive), or a logistic regression on the frozen encoder; auto takes "
-        "the one that is right more often on training pairs it has not seen, contrastive with up to 128 pairs.",
+        "the one whose answers to training pairs that it has not seen are better, contrastive with up to 128 pairs.",
         examples=["auto"],
     )
 

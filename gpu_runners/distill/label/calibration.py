@@ -83,6 +83,10 @@ class Calibration:
             student: self._right(self._of(student)) for student in Student if len(self._pairs_of(self._of(student)))
         }
 
+    def log_losses(self) -> dict[Student, float]:
+        """Return the cross-entropy of each student that was asked, at its temperature."""
+        return {student: self._fit(self._of(student))[1] for student in self.right()}
+
     def answers(self, student: Student) -> tuple[list[int], list[bool]]:
         """The calibrated confidence of each answer, in ppm, and whether it is right."""
         of = self._of(student)

@@ -4,8 +4,8 @@ small ones that measure how sure such a fit is of texts that it has not seen.
 1. Calibrate: in up to three folds of the pairs (never the held-out gold), train the top layer alone on the others,
    and fit one temperature on all answers about held pairs. The frozen head answers them too. Where it is ahead and the
    job names no student, the folds are trained once more with all their layers; where it still is, it is the student.
-   Of few pairs every fold trains all layers, by cross-entropy and by the contrastive objective, and the one that is
-   right more often is the student, unless the head is ahead of it.
+   Of few pairs every fold trains all layers, by cross-entropy and by the contrastive objective, and the one whose
+   answers fit the held pairs better is the student, unless the head is ahead of it.
 2. Train: every pair, starting from the baseline's own head; the baseline uses every pair, so the adapter must too. Of
    a frozen head nothing is left to train.
 
@@ -25,7 +25,7 @@ import torch
 
 from backend.domain.encoders.card_prefixes import Use
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
-from backend.domain.jobs.students import AUTO, FEW_PAIRS, Student, better_adapter, standings
+from backend.domain.jobs.students import AUTO, FEW_PAIRS, Standing, Student, better_adapter, standings
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.checkpoint import Hooks, StepDone
 from gpu_runners.distill.label.baseline import fit_head
@@ -86,7 +86,7 @@ def distill(
         held_right=right,
         n_tokens=sum(map(len, run.rows)) * (1 if run.student is Student.FROZEN else options.epochs),
         student=run.student.value,
-        competition=[one.to_json() for one in standings(run.calibration.right(), run.student)],
+        competition=[one.to_json() for one in run.standings()],
     )
 
 
@@ -175,8 +175,11 @@ class _Run:
                 self.plan += [(fold, Asked.WHOLE) for fold in self.folds]
 
     def _of_few(self) -> Student:
-        best = better_adapter(self.calibration.right())
+        best = better_adapter(self.calibration.log_losses())
         return Student.FROZEN if self.calibration.is_head_ahead(OF_A_FOLD_WHOLE[best]) else best
+
+    def standings(self) -> tuple[Standing, ...]:
+        return standings(self.calibration.right(), self.calibration.log_losses(), self.student)
 
     def _train(self) -> None:
         while not self.fit.is_done:

@@ -58,6 +58,8 @@ def test_what_a_runner_really_brings_passes():
     second = STANDING | {"student": "adapter", "correct": 4, "accuracy_ppm": 500_000, "better": 1, "worse": 4}
     both = {"student": "frozen", "competition": [STANDING, second]}
     assert distill_result(DISTILLED | both).competition == [STANDING, second]
+    losses = {"student": "frozen", "competition": [STANDING | {"log_loss_ppm": 693_147}]}
+    assert distill_result(DISTILLED | losses).competition[0]["log_loss_ppm"] == 693_147
 
 
 @pytest.mark.parametrize(
@@ -77,6 +79,7 @@ def test_what_a_runner_really_brings_passes():
         {"student": "frozen", "competition": [STANDING | {"worse": 9}]},
         {"student": "frozen", "competition": [STANDING | {"accuracy_ppm": 880_000}]},
         {"student": "frozen", "competition": [STANDING | {"why": "x"}]},
+        {"student": "frozen", "competition": [STANDING | {"log_loss_ppm": -1}]},
         {"adapter_sha256": "a" * 63},
         {"adapter_sha256": None},
         {"base_model_sha256": 7},

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from backend.domain.jobs.students import Student, is_ahead, standings
 
 FROZEN, ADAPTER = Student.FROZEN, Student.ADAPTER
+NO_LOSS = {FROZEN: 0.0, ADAPTER: 0.0}
 
 
 def right(both: int, adapter: int, frozen: int, neither: int) -> dict[Student, NDArray[np.bool_]]:
@@ -34,16 +35,17 @@ def test_the_frozen_head_is_ahead_by_over_a_standard_error(cells: tuple[int, int
 
 
 def test_the_standings_begin_with_the_winner_and_count_what_differs() -> None:
-    first, second = standings(right(50, 4, 9, 5), FROZEN)
+    first, second = standings(right(50, 4, 9, 5), {FROZEN: 0.25, ADAPTER: 0.5}, FROZEN)
     assert first.to_json() == {
-        "student": "frozen", "n": 68, "correct": 59, "accuracy_ppm": 867_647, "better": 0, "worse": 0
+        "student": "frozen", "n": 68, "correct": 59, "accuracy_ppm": 867_647, "log_loss_ppm": 250_000,
+        "better": 0, "worse": 0,
     }  # fmt: skip
     assert (second.student, second.correct, second.better, second.worse) == (ADAPTER, 54, 4, 9)
 
 
 def test_a_student_that_was_asked_about_nothing_has_no_accuracy() -> None:
-    assert [one.to_json()["accuracy_ppm"] for one in standings(right(0, 0, 0, 0), ADAPTER)] == [0, 0]
+    assert [one.to_json()["accuracy_ppm"] for one in standings(right(0, 0, 0, 0), NO_LOSS, ADAPTER)] == [0, 0]
 
 
 def test_nobody_stands_where_nobody_was_asked() -> None:
-    assert standings({}, ADAPTER) == ()
+    assert standings({}, {}, ADAPTER) == ()
