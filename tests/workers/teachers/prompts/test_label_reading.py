@@ -253,6 +253,6 @@ LOOPS = ("label is refund, ", "label is refund_status ", "refund_status, ")  # o
     "piece", ["{", "<answer>", "\\boxed{", "the label ", "label is ", "refund_", "- ", "a, ", "\n", *LOOPS]
 )
 def test_no_answer_takes_long_to_read(piece: str) -> None:
-    began = time.process_time()
+    began = time.thread_time()  # threads of earlier tests may be at work beside it
     parse_label(piece * (20_000 // len(piece)), LABELS)
-    assert time.process_time() - began < 1.0
+    assert time.thread_time() - began < 1.0
