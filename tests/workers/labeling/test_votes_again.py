@@ -37,7 +37,7 @@ def known(row: Compile) -> dict[str, int]:
 
 
 @pytest.mark.nightly
-def test_inputs_with_answers_of_an_earlier_compile_that_are_asked_again_have_the_votes_of_one_call_more(monkeypatch: Any) -> None:
+def test_inputs_with_known_answers_that_are_asked_again_have_the_votes_of_one_call_more(monkeypatch: Any) -> None:
     recorded(monkeypatch, GUESSED)
     tenant, cached = make_tenant(), {"draft_cache": {"enabled": True}}
     earlier = make(tenant, sampling={"k_select": len(TEXTS), "label_samples": 2}, **cached)
