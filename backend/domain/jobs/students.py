@@ -13,13 +13,13 @@ PPM = 1_000_000
 AUTO = "auto"  # the student is the one that wins
 LOG_LOSS = "log_loss_ppm"  # of a standing, in millionths of a nat
 
-
-FEW_PAIRS = 128  # up to which an adapter and a contrastive one both train in the folds: together about five fits
+FEW_PAIRS = 128  # up to which `auto` trains a contrastive adapter; see docs/decisions/0048-contrastive-first.md
+ERRORS, ERRORS_OF_FEW = 1, 2  # standard errors by which the frozen head has to be ahead
 
 
 class Student(StrEnum):
     ADAPTER = "adapter"  # LoRA layers and a head, on a base that is otherwise frozen, by cross-entropy
-    CONTRASTIVE = "contrastive"  # the same layers, trained to bring texts of one label together; then a head on them
+    CONTRASTIVE = "contrastive"  # the same, but half of the passes bring texts of one label together beforehand
     FROZEN = "frozen"  # the head alone: logistic regression on the frozen base
 
 
@@ -42,24 +42,29 @@ class Standing:
         return {"student": self.student.value, **counts, "better": self.better, "worse": self.worse}
 
 
-def is_ahead(frozen: NDArray[np.bool_], adapter: NDArray[np.bool_]) -> bool:
-    """Say whether the frozen head was right of more pairs than the adapter by over a standard error of their paired
-    difference, the root of the number of pairs about which they disagree.
+def trained_by(student: str, n_pairs: int) -> Student:
+    """Return what a distillation of so many pairs trains where its job says `student`, before the folds are asked
+    whether the frozen head is better.
 
-    >>> is_ahead(np.array([True, True]), np.array([True, False])), is_ahead(np.ones(2, bool), np.zeros(2, bool))
+    >>> [trained_by(AUTO, n).value for n in (128, 129)], trained_by("adapter", 9).value
+    (['contrastive', 'adapter'], 'adapter')
+    """
+    if student != AUTO:
+        return Student(student)
+    return Student.CONTRASTIVE if n_pairs <= FEW_PAIRS else Student.ADAPTER
+
+
+def is_ahead(frozen: NDArray[np.bool_], adapter: NDArray[np.bool_], *, n_pairs: int) -> bool:
+    """Say whether the frozen head was right of more of the held pairs than the adapter by over a standard error of
+    their paired difference, the root of the number of pairs about which they disagree; with few pairs to train on by
+    over two, as a few held ones are seldom right about it.
+
+    >>> head, adapter = np.array([True, True]), np.array([True, False])
+    >>> is_ahead(head, adapter, n_pairs=200), is_ahead(np.ones(2, bool), np.zeros(2, bool), n_pairs=200)
     (False, True)
     """
-    return int(frozen.sum()) - int(adapter.sum()) > sqrt(int((frozen != adapter).sum()))
-
-
-def better_adapter(log_losses: Mapping[Student, float]) -> Student:
-    """Return the adapter whose answers about held pairs have the lower cross-entropy, which tells more of few pairs
-    than how many were right; the one that is trained by cross-entropy where they are equal.
-
-    >>> better_adapter({Student.ADAPTER: 0.54, Student.CONTRASTIVE: 0.51}).value
-    'contrastive'
-    """
-    return min((Student.ADAPTER, Student.CONTRASTIVE), key=lambda one: log_losses[one])
+    n_errors = ERRORS_OF_FEW if n_pairs <= FEW_PAIRS else ERRORS
+    return int(frozen.sum()) - int(adapter.sum()) > n_errors * sqrt(int((frozen != adapter).sum()))
 
 
 def standings(

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from backend.domain.jobs.causal_jobs import CausalOptions
 from backend.domain.jobs.runner_jobs import BASE_NAME, TrainOptions
+from backend.domain.jobs.students import FEW_PAIRS
 from backend.domain.spec.fields import BUDGET_BOUNDS, Money, Part
 from backend.domain.spec.passes import FEWEST_STEPS, MOST_PASSES, learning_rate, passes
 
@@ -181,9 +182,10 @@ class Train(Part):
     )
     student: Literal["auto", "adapter", "contrastive", "frozen"] = Field(
         default="auto",
-        description="What becomes the model of a label task on an encoder: a LoRA adapter, one that is trained to "
-        "bring inputs of one label together (contrastive), or a logistic regression on the frozen encoder; auto takes "
-        "the one whose answers to training pairs that it has not seen are better, contrastive with up to 128 pairs.",
+        description="What becomes the model of a label task on an encoder: a LoRA adapter, one that half of the passes "
+        "train to bring inputs of one label together beforehand (contrastive), or a logistic regression on the frozen "
+        f"encoder; auto takes contrastive with up to {FEW_PAIRS} pairs and adapter with more, and frozen where that "
+        "is ahead on training pairs that neither had seen.",
         examples=["auto"],
     )
 

@@ -3,7 +3,7 @@ right more often.
 
 A fold's adapter trains the top layer alone: that costs a sixth, is calibrated like a whole one and right less often. So
 its figure can clear the adapter and never the frozen head: where the head is ahead of it, the folds are trained once
-more and whole, and those answers count. Of few pairs the folds are trained whole in any case, by both objectives.
+more and whole, and those answers count.
 """
 
 from collections.abc import Sequence
@@ -27,19 +27,19 @@ from gpu_runners.models.tensor_files import Array
 
 
 class Asked(StrEnum):
-    """The fits that answer: the frozen head, the top layer's adapter, the whole adapter, and the contrastive one."""
+    """The fits that answer: the frozen head, the top layer's adapter, and the whole adapter."""
 
     FROZEN = "frozen"
     TOP = "top"
     WHOLE = "whole"
-    CONTRASTIVE = "contrastive"
 
 
 class Calibration:
-    """`logits`: (n, n_labels) of each that was asked, with NaN for pairs that it was not asked about."""
+    """`logits`: (n, n_labels) of each that was asked, with NaN for pairs that it was not asked about. `adapter` is the
+    student whose fits answer beside the frozen head."""
 
-    def __init__(self, pairs: Sequence[Pair], rows: Rows, *, n_labels: int) -> None:
-        self._pairs, self._rows = pairs, rows
+    def __init__(self, pairs: Sequence[Pair], rows: Rows, *, n_labels: int, adapter: Student) -> None:
+        self._pairs, self._rows, self._adapter = pairs, rows, adapter
         self._targets = targets_of(pairs, n_labels).astype(np.float64)
         self._labels = np.array([pair.label for pair in pairs], dtype=np.int64)
         self._weights = np.array([pair.weight for pair in pairs])
@@ -72,16 +72,15 @@ class Calibration:
         """Say whether the frozen head beats these adapters on the pairs that both were asked about."""
         both = np.intersect1d(self._pairs_of(of), self._pairs_of(Asked.FROZEN))
         frozen, adapter = (self._is_right(one)[both] for one in (Asked.FROZEN, of))
-        return is_ahead(frozen, adapter)
+        return is_ahead(frozen, adapter, n_pairs=len(self._pairs))
 
     def temperature(self, student: Student) -> float:
         return self._fit(self._of(student))[0]
 
     def right(self) -> dict[Student, NDArray[np.bool_]]:
         """Return what each student that was asked was right about."""
-        return {
-            student: self._right(self._of(student)) for student in Student if len(self._pairs_of(self._of(student)))
-        }
+        students = (self._adapter, Student.FROZEN)
+        return {one: self._right(self._of(one)) for one in students if len(self._pairs_of(self._of(one)))}
 
     def log_losses(self) -> dict[Student, float]:
         """Return the cross-entropy of each student that was asked, at its temperature."""
@@ -95,8 +94,8 @@ class Calibration:
         return [round(float(value) * 1_000_000) for value in confidences], self._right(of).tolist()
 
     def _of(self, student: Student) -> Asked:
-        if student is not Student.ADAPTER:
-            return Asked(student.value)
+        if student is Student.FROZEN:
+            return Asked.FROZEN
         return Asked.WHOLE if len(self._pairs_of(Asked.WHOLE)) else Asked.TOP
 
     def _pairs_of(self, of: Asked) -> NDArray[np.int64]:

@@ -1,5 +1,6 @@
-"""One optimisation: LoRA layers and a head over a frozen body, on given pairs, from a given head; by cross-entropy, or
-by the contrastive objective, after which a head is fitted on the vectors that it made.
+"""One optimisation: LoRA layers and a head over a frozen body, on given pairs, from a given head, by cross-entropy. Its
+first epochs may be by the contrastive objective, after which a head is fitted on the vectors that they made and
+cross-entropy goes on from there, at half the learning rate.
 
 A pair whose label is learned by heart rests: an epoch trains those whose last loss was high and those that rested for
 long, the last epoch trains all (as Jiang et al. 2019 leave out what has a low loss; measured in
@@ -34,6 +35,7 @@ LEARNED = 0.05  # of a pair's loss above its least, below which it rests
 MOST_REST = 3  # epochs from one training of a pair to the next
 FIRST_REST = 2  # the first epoch (from 0) in which pairs rest
 FEWEST_RESTING = 100  # pairs of a fit, below which none rests: there is next to no time to save
+AFTER_CONTRASTIVE = 0.5  # of the learning rate; see docs/decisions/0048-contrastive-first.md
 
 
 def learning_rate_factor(step: float, *, n_steps: int, warmup_share: float) -> float:
@@ -63,8 +65,8 @@ def divergence(what: str) -> JobFailed:
 
 class Fit:
     """`net` trains on those of `pairs` that have the numbers `members`; `rows` are the token ids of all. The loss is
-    the mean cross-entropy against the pairs' targets, weighted by the pairs, or with `is_contrastive` the contrastive
-    one of their likeliest labels. `epoch` is under way, and `n_trained` of its pairs train in it."""
+    the mean cross-entropy against the pairs' targets, weighted by the pairs; in the first `n_contrastive` epochs the
+    contrastive one of their likeliest labels. `epoch` is under way, and `n_trained` of its pairs train in it."""
 
     def __init__(
         self,
@@ -75,9 +77,9 @@ class Fit:
         members: Ints,
         n_labels: int,
         options: TrainOptions,
-        is_contrastive: bool = False,
+        n_contrastive: int = 0,
     ) -> None:
-        self.net, self.options, self.members, self.is_contrastive = net, options, members, is_contrastive
+        self.net, self.options, self.members, self.n_contrastive = net, options, members, n_contrastive
         self._pairs, self._rows, self._n_labels = [pairs[i] for i in members], rows, n_labels
         self._lengths = np.array([len(rows[i]) for i in members])
         targets = targets_of(self._pairs, n_labels)
@@ -85,10 +87,10 @@ class Fit:
         self._targets = torch.from_numpy(targets).to(net.device)
         self._weights = torch.tensor([pairs[i].weight for i in members], device=net.device)
         self.optimizer = AdamW(net.trained)
-        # of each member's last training, above its least; a contrastive loss is of no pair, and none rests
-        self._losses = np.full(len(members), np.inf if is_contrastive else 0.0)
+        self._losses = np.zeros(len(members))  # of each member's last training, above its least
         self._trained_in = np.zeros(len(members), dtype=np.int64)  # the epoch of that training
         self.step, self.epoch, self._at = 0, 0, 0
+        self._began = 0  # the step at which the optimiser did
         self._batches: list[Ints] = []
         self._begin(0)
 
@@ -105,6 +107,10 @@ class Fit:
     @property
     def is_done(self) -> bool:
         return self.is_epoch_done and self.epoch == self.options.epochs - 1
+
+    @property
+    def is_contrastive(self) -> bool:
+        return self.epoch < self.n_contrastive
 
     @property
     def n_trained(self) -> int:
@@ -139,20 +145,24 @@ class Fit:
         losses = nn.functional.cross_entropy(logits, self._targets[chosen], reduction="none")
         return (losses * weights).sum() / weights.sum(), losses
 
-    def fit_head(self) -> None:
+    def _begin(self, epoch: int) -> None:
+        self.epoch, self._at = epoch, 0
+        if epoch and epoch == self.n_contrastive:
+            self._end_contrastive()
+        self._trains = self._who_trains(epoch)
+        self._plan()
+
+    def _end_contrastive(self) -> None:
         """Give the net the head that logistic regression finds on the vectors that it makes of the members."""
         embedded = embed_members(self.net, self._rows, self.members)
         if not np.isfinite(embedded).all():
             raise divergence("The vectors of a training came out as no numbers")
         self.net.set_head(fit_head(embedded, self._pairs, n_labels=self._n_labels))
-
-    def _begin(self, epoch: int) -> None:
-        self.epoch, self._at = epoch, 0
-        self._trains = self._who_trains(epoch)
-        self._plan()
+        self.optimizer, self._began = AdamW(self.net.trained), self.step
 
     def _who_trains(self, epoch: int) -> NDArray[np.bool_]:
-        if len(self.members) < FEWEST_RESTING or not FIRST_REST <= epoch < self.options.epochs - 1:
+        few = len(self.members) < FEWEST_RESTING
+        if few or not self.n_contrastive + FIRST_REST <= epoch < self.options.epochs - 1:
             return np.ones(len(self.members), dtype=np.bool_)
         trains = (self._losses >= LEARNED) | (epoch - self._trained_in >= MOST_REST)
         if not trains.any():  # an epoch has a step
@@ -166,10 +176,12 @@ class Fit:
         self._batches = [trains[part] for part in parts]
 
     def _learning_rate_factor(self) -> float:
-        """It goes by the part of the epochs that is done, however many steps each has."""
-        n_steps = n_steps_of(len(self.members), self.options)
-        done = (self.epoch + self._at / len(self._batches)) / self.options.epochs
-        return learning_rate_factor(done * n_steps, n_steps=n_steps, warmup_share=self.options.warmup_share)
+        """It goes by the part of the epochs that is done, however many steps each has, of each objective anew."""
+        first, last = (0, self.n_contrastive) if self.is_contrastive else (self.n_contrastive, self.options.epochs)
+        n_steps = n_steps_of(len(self.members), self.options) * (last - first) // self.options.epochs
+        done = (self.epoch - first + self._at / len(self._batches)) / (last - first)
+        factor = learning_rate_factor(done * n_steps, n_steps=n_steps, warmup_share=self.options.warmup_share)
+        return factor * AFTER_CONTRASTIVE if first else factor
 
     def tensors(self) -> dict[str, Tensor]:
         """The run's state. A layer that no text goes through gets no gradient, and Adam keeps no moments for it."""
@@ -177,7 +189,7 @@ class Fit:
             "fit.losses": torch.from_numpy(self._losses),
             "fit.trained_in": torch.from_numpy(self._trained_in),
             "fit.trains": torch.from_numpy(self._trains),
-            "fit.at": torch.tensor([self.epoch, self._at]),
+            "fit.at": torch.tensor([self.epoch, self._at, self._began]),
         }
         for name, parameter in self.net.trained.items():
             out[f"param.{name}"] = parameter
@@ -187,6 +199,7 @@ class Fit:
 
     def restore(self, tensors: Mapping[str, Tensor], *, step: int) -> None:
         device = self.net.device
+        epoch, at, began = tensors["fit.at"].tolist()
         with torch.no_grad():
             for name, parameter in self.net.trained.items():
                 parameter.copy_(tensors[f"param.{name}"])
@@ -195,10 +208,10 @@ class Fit:
                 self.optimizer.moments[name] = (
                     tensors[f"adam_m.{name}"].to(device),
                     tensors[f"adam_v.{name}"].to(device),
-                    torch.tensor(float(step), device=device),
+                    torch.tensor(float(step - began), device=device),
                 )
         self._losses, self._trained_in = tensors["fit.losses"].numpy(), tensors["fit.trained_in"].numpy()
         self._trains = tensors["fit.trains"].numpy()
-        self.step, (self.epoch, self._at) = step, tensors["fit.at"].tolist()
+        self.step, self.epoch, self._at, self._began = step, epoch, at, began
         self._plan()
         checkpoint.set_rng(tensors, device)

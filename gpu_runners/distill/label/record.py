@@ -59,7 +59,7 @@ def active_settings(
     device: torch.device,
     precision: str,
     layers: int,
-    is_contrastive: bool,
+    n_contrastive: int,
     folds: Sequence[Fold],
     n_train: int,
     options: TrainOptions,
@@ -72,13 +72,14 @@ def active_settings(
         "precision": precision,
         "threads": 1,
         "optimizer": "torch.AdamW, fused",
-        "objective": "contrastive" if is_contrastive else "cross-entropy",
-        "batching": "length-bucketed" if is_contrastive else "length-bucketed, learned pairs rest",
+        "objective": "contrastive, then cross-entropy" if n_contrastive and layers else "cross-entropy",
+        "batching": "length-bucketed, learned pairs rest",
         "deterministic": True,
         "pooling": settings.pooling.value,
         "prefix": settings.prefix,
         "n_train": n_train,
         "epochs": options.epochs if layers else 0,
+        "contrastive_epochs": n_contrastive if layers else 0,
         "learning_rate": options.learning_rate if layers else 0.0,
         "n_validation": sum(len(fold.held) for fold in folds),
         "folds": len(folds),
@@ -86,7 +87,7 @@ def active_settings(
     }
 
 
-TRAINER = 2  # counts the changes after which a checkpoint of before is no other's to go on with
+TRAINER = 3  # counts the changes after which a checkpoint of before is no other's to go on with
 
 
 def fingerprint(job: DistillJob, base: Base, settings: SentenceSettings, *, precision: str, engine: Engine) -> str:

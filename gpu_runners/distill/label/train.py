@@ -4,12 +4,11 @@ small ones that measure how sure such a fit is of texts that it has not seen.
 1. Calibrate: in up to three folds of the pairs (never the held-out gold), train the top layer alone on the others,
    and fit one temperature on all answers about held pairs. The frozen head answers them too. Where it is ahead and the
    job names no student, the folds are trained once more with all their layers; where it still is, it is the student.
-   Of few pairs every fold trains all layers, by cross-entropy and by the contrastive objective, and the one whose
-   answers fit the held pairs better is the student, unless the head is ahead of it.
 2. Train: every pair, starting from the baseline's own head; the baseline uses every pair, so the adapter must too. Of
-   a frozen head nothing is left to train.
+   a frozen head nothing is left to train. A contrastive adapter, which is what few pairs train, goes over half of its
+   passes by the contrastive objective.
 
-Why, and what was measured: docs/decisions/0038-one-fit.md, 0042 and 0047. Everything random comes from the seed and
+Why, and what was measured: docs/decisions/0038-one-fit.md, 0042 and 0048. Everything random comes from the seed and
 sums are made by one thread: the same job gives the same bytes on the same machine, whether or not it was interrupted.
 """
 
@@ -25,7 +24,7 @@ import torch
 
 from backend.domain.encoders.card_prefixes import Use
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
-from backend.domain.jobs.students import AUTO, FEW_PAIRS, Standing, Student, better_adapter, standings
+from backend.domain.jobs.students import AUTO, Standing, Student, standings, trained_by
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.checkpoint import Hooks, StepDone
 from gpu_runners.distill.label.baseline import fit_head
@@ -47,9 +46,6 @@ from gpu_runners.models.label_adapter import AdapterConfig, Head
 
 CALIBRATION_LAYERS = 1  # that a fold's fit trains; see docs/decisions/0038-one-fit.md
 HELD = "held.logits."  # of a checkpoint, and whose
-FOR_FEW = (Asked.WHOLE, Asked.CONTRASTIVE)
-OF_A_FOLD = {Student.ADAPTER: Asked.TOP, Student.FROZEN: Asked.TOP, Student.CONTRASTIVE: Asked.CONTRASTIVE}
-OF_A_FOLD_WHOLE = {Student.ADAPTER: Asked.WHOLE, Student.CONTRASTIVE: Asked.CONTRASTIVE}
 
 
 class Phase(StrEnum):
@@ -106,11 +102,10 @@ class _Run:
         self.embedded = self.engine.embed(self.rows)
         self.baseline: Head = fit_head(self.embedded, pairs, n_labels=len(job.labels))
         self.folds = folds(pairs, share=options.validation_share, seed=options.seed)
-        self.has_few = options.student == AUTO and len(pairs) <= FEW_PAIRS
-        self.student = Student.ADAPTER if options.student == AUTO else Student(options.student)
-        asked = FOR_FEW if self.has_few else [OF_A_FOLD[self.student]]
-        self.plan: list[tuple[Fold, Asked]] = [(fold, of) for of in asked for fold in self.folds]
-        self.calibration = Calibration(pairs, self.rows, n_labels=len(job.labels))
+        self.student = trained_by(options.student, len(pairs))
+        self.n_contrastive = options.epochs // 2 if self.student is Student.CONTRASTIVE else 0
+        self.plan: list[tuple[Fold, Asked]] = [(fold, Asked.TOP) for fold in self.folds]
+        self.calibration = Calibration(pairs, self.rows, n_labels=len(job.labels), adapter=self.student)
         self.log: list[dict[str, Any]] = []
         self.epoch_loss, self.epoch_steps = 0.0, 0
         self.fits, self.steps_before = 0, 0
@@ -125,16 +120,14 @@ class _Run:
     def _new_fit(self) -> Fit:
         n_labels, options = len(self.job.labels), self.options
         members, head = np.arange(len(self.pairs)), self.baseline
-        is_contrastive = self.student is Student.CONTRASTIVE
         if self.phase is Phase.CALIBRATE:  # this head must not have seen the held pairs
             fold, asked = self.plan[self.fits]
             members = fold.trained
             head = fit_head(self.embedded[members], [self.pairs[i] for i in members], n_labels=n_labels)
             self.calibration.ask_head(self.embedded, head, fold)
-            is_contrastive = asked is Asked.CONTRASTIVE
             if asked is Asked.TOP:
                 options = dataclasses.replace(options, layers=CALIBRATION_LAYERS)
-        if is_contrastive:  # which learns from the pairs of texts in a batch
+        if self.n_contrastive:  # which learns from the pairs of texts in a batch
             options = dataclasses.replace(options, batch_size=max(options.batch_size, LEAST_BATCH))
         return Fit(
             net=self.engine.net(self.rows, head, options),
@@ -143,7 +136,7 @@ class _Run:
             members=members,
             n_labels=n_labels,
             options=options,
-            is_contrastive=is_contrastive,
+            n_contrastive=self.n_contrastive,
         )
 
     def finish(self) -> adapters.Adapter:
@@ -163,20 +156,12 @@ class _Run:
         their top layers."""
         if self.options.student != AUTO or not self.folds or self.fits % len(self.folds):
             return
-        if self.has_few:
-            if self.phase is Phase.TRAIN:
-                self.student = self._of_few()
-            return
         of = self.plan[self.fits - 1][1]
         if self.calibration.is_head_ahead(of):
             if of is Asked.WHOLE:
                 self.student = Student.FROZEN
             else:
                 self.plan += [(fold, Asked.WHOLE) for fold in self.folds]
-
-    def _of_few(self) -> Student:
-        best = better_adapter(self.calibration.log_losses())
-        return Student.FROZEN if self.calibration.is_head_ahead(OF_A_FOLD_WHOLE[best]) else best
 
     def standings(self) -> tuple[Standing, ...]:
         return standings(self.calibration.right(), self.calibration.log_losses(), self.student)
@@ -197,17 +182,15 @@ class _Run:
                 raise JobStopped()
 
     def _end_epoch(self, epoch: int) -> None:
-        if self.fit.is_contrastive and epoch == self.options.epochs:
-            self.fit.fit_head()
         train_loss = round(self.epoch_loss / self.epoch_steps, 6)
         row: dict[str, Any] = {
             "fit": self.phase.value, "epoch": epoch, "train_loss": train_loss, "n_trained": self.fit.n_trained
         }  # fmt: skip
+        row |= {"objective": "contrastive"} if self.fit.is_contrastive else {}
         self.epoch_loss, self.epoch_steps = 0.0, 0
         if self.phase is Phase.CALIBRATE:
             fold, asked = self.plan[self.fits]
             row |= {"fold": self.fits % len(self.folds) + 1, "layers": self._layers_of(asked)}
-            row |= {"objective": "contrastive"} if self.fit.is_contrastive else {}
             if epoch == self.options.epochs:
                 row |= self.calibration.ask(self.fit.net, fold, asked)
         self.log.append(row)
@@ -253,18 +236,16 @@ class _Run:
         self.log, self.fits, self.steps_before = c.log, c.fits, c.steps_before
         self.epoch_loss, self.epoch_steps = c.epoch_loss, c.epoch_steps
         self.calibration.logits = {of: tensors[HELD + of].numpy() for of in Asked}
-        if len(self.folds) <= self.fits:
-            self._decide_again()
+        if self._has_another_round():
+            self.plan += [(fold, Asked.WHOLE) for fold in self.folds]
         self.fit = self._new_fit()
         self.fit.restore(tensors, step=c.step)
         return len(self.log)
 
-    def _decide_again(self) -> None:
-        """Decide as the process did that saved the checkpoint."""
-        if self.has_few:
-            self._decide()
-        elif self.options.student == AUTO and self.calibration.is_head_ahead(Asked.TOP):
-            self.plan += [(fold, Asked.WHOLE) for fold in self.folds]
+    def _has_another_round(self) -> bool:
+        """Decide as the process did that saved the checkpoint, once its folds' top layers had answered."""
+        is_open = self.options.student == AUTO and len(self.folds) <= self.fits
+        return is_open and self.calibration.is_head_ahead(Asked.TOP)
 
     def config(self) -> AdapterConfig:
         return adapter_config(
@@ -278,7 +259,7 @@ class _Run:
             device=self.fit.net.device,
             precision=self.precision,
             layers=0 if self.student is Student.FROZEN else self._n_layers(),
-            is_contrastive=self.student is Student.CONTRASTIVE,
+            n_contrastive=self.n_contrastive,
             folds=self.folds,
             n_train=len(self.pairs),
             options=self.options,

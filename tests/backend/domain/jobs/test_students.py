@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from backend.domain.jobs.students import Student, is_ahead, standings
+from backend.domain.jobs.students import FEW_PAIRS, Student, is_ahead, standings
 
 FROZEN, ADAPTER = Student.FROZEN, Student.ADAPTER
 NO_LOSS = {FROZEN: 0.0, ADAPTER: 0.0}
@@ -31,7 +31,13 @@ def right(both: int, adapter: int, frozen: int, neither: int) -> dict[Student, N
 )
 def test_the_frozen_head_is_ahead_by_over_a_standard_error(cells: tuple[int, int, int, int], is_frozen: bool) -> None:
     answers = right(*cells)
-    assert is_ahead(answers[FROZEN], answers[ADAPTER]) is is_frozen
+    assert is_ahead(answers[FROZEN], answers[ADAPTER], n_pairs=FEW_PAIRS + 1) is is_frozen
+
+
+@pytest.mark.parametrize(("cells", "is_frozen"), [((6, 1, 4, 5), False), ((6, 1, 7, 5), True), ((6, 0, 4, 5), False)])
+def test_with_few_pairs_it_takes_over_two_standard_errors(cells: tuple[int, int, int, int], is_frozen: bool) -> None:
+    answers = right(*cells)
+    assert is_ahead(answers[FROZEN], answers[ADAPTER], n_pairs=FEW_PAIRS) is is_frozen
 
 
 def test_the_standings_begin_with_the_winner_and_count_what_differs() -> None:

@@ -11,6 +11,8 @@ import torch
 from backend.domain.encoders.sentence_settings import Pooling
 from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill.label import fit as fitting
+from gpu_runners.distill.label.baseline import fit_head
+from gpu_runners.distill.label.contrastive import embed_members
 from gpu_runners.distill.label.dataset import Pair
 from gpu_runners.distill.label.fit import Fit
 from gpu_runners.distill.label.nets import Engine, LeanEngine, load_engine
@@ -30,10 +32,20 @@ def fit_over(body: torch.nn.Module) -> Fit:
     return fit_of(engine, [Pair(text="", label=i % 2, weight=1.0) for i in range(8)])
 
 
-def fit_of(engine: Engine, pairs: list[Pair], rows: list[list[int]] = ROWS, **options: Any) -> Fit:
+def fit_of(
+    engine: Engine, pairs: list[Pair], rows: list[list[int]] = ROWS, n_contrastive: int = 0, **options: Any
+) -> Fit:
     chosen = dataclasses.replace(TrainOptions(epochs=3, batch_size=4, precision="fp32"), **options)
     net, members = engine.net(rows, HEAD, chosen), np.arange(len(pairs))
-    return Fit(net=net, pairs=pairs, rows=rows, members=members, n_labels=2, options=chosen)
+    return Fit(
+        net=net,
+        pairs=pairs,
+        rows=rows,
+        members=members,
+        n_labels=2,
+        options=chosen,
+        n_contrastive=n_contrastive,
+    )
 
 
 def test_a_layer_without_a_gradient_is_in_a_checkpoint_and_the_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
@@ -110,6 +122,40 @@ def test_only_members_train(tmp_path: Path) -> None:
     alone = fit_of(engine, [pairs[i] for i in few], [ROWS[i] for i in few], epochs=2, batch_size=2, dropout=0.0)
     assert part.n_steps == alone.n_steps == 4
     assert [part.advance() for _ in range(4)] == pytest.approx([alone.advance() for _ in range(4)], rel=1e-4)
+
+
+def test_contrastive_epochs_leave_the_head_alone_and_end_with_one_of_their_vectors(tmp_path: Path) -> None:
+    pairs = [Pair(text="", label=i % 2, weight=1.0) for i in range(8)]
+    fit = fit_of(lean(tmp_path), pairs, n_contrastive=2, epochs=4, batch_size=4, dropout=0.0)
+    for _ in range(4):
+        fit.advance()
+    assert not fit.net.trained["head.weight"].any()
+    assert fit.is_contrastive
+    head = fit_head(embed_members(fit.net, ROWS, fit.members), pairs, n_labels=2)
+    fit.advance()
+    assert not fit.is_contrastive
+    now = fit.net.trained["head.weight"].detach().numpy()
+    step = fitting.AFTER_CONTRASTIVE * fit.options.learning_rate  # a first step of Adam, which begins anew
+    assert np.abs(now - head.weight).max() == pytest.approx(step, rel=0.05)
+
+
+def test_a_fit_goes_on_from_either_objective_to_the_same_bytes(tmp_path: Path) -> None:
+    engine, pairs = lean(tmp_path), [Pair(text="", label=i % 2, weight=1.0) for i in range(8)]
+
+    def begun() -> Fit:
+        return fit_of(engine, pairs, n_contrastive=2, epochs=4, batch_size=4)
+
+    with deterministic(7):
+        fit, saved = begun(), []
+        while not fit.is_done:
+            fit.advance()
+            saved.append({name: tensor.clone() for name, tensor in fit.tensors().items()})
+        for step in (1, 4, 5, 6):  # among the contrastive ones, their last, the first and the second after them
+            resumed = begun()
+            resumed.restore({name: tensor.clone() for name, tensor in saved[step - 1].items()}, step=step)
+            while not resumed.is_done:
+                resumed.advance()
+            assert all(torch.equal(tensor, saved[-1][name]) for name, tensor in resumed.tensors().items())
 
 
 @pytest.fixture
