@@ -42,6 +42,10 @@ class Standing:
         return {"student": self.student.value, **counts, "better": self.better, "worse": self.worse}
 
 
+def is_few(n_pairs: int) -> bool:
+    return n_pairs <= FEW_PAIRS
+
+
 def trained_by(student: str, n_pairs: int) -> Student:
     """Return what a distillation of so many pairs trains where its job says `student`, before the folds are asked
     whether the frozen head is better.
@@ -51,7 +55,7 @@ def trained_by(student: str, n_pairs: int) -> Student:
     """
     if student != AUTO:
         return Student(student)
-    return Student.CONTRASTIVE if n_pairs <= FEW_PAIRS else Student.ADAPTER
+    return Student.CONTRASTIVE if is_few(n_pairs) else Student.ADAPTER
 
 
 def is_ahead(frozen: NDArray[np.bool_], adapter: NDArray[np.bool_], *, n_pairs: int) -> bool:
@@ -63,7 +67,7 @@ def is_ahead(frozen: NDArray[np.bool_], adapter: NDArray[np.bool_], *, n_pairs: 
     >>> is_ahead(head, adapter, n_pairs=200), is_ahead(np.ones(2, bool), np.zeros(2, bool), n_pairs=200)
     (False, True)
     """
-    n_errors = ERRORS_OF_FEW if n_pairs <= FEW_PAIRS else ERRORS
+    n_errors = ERRORS_OF_FEW if is_few(n_pairs) else ERRORS
     return int(frozen.sum()) - int(adapter.sum()) > n_errors * sqrt(int((frozen != adapter).sum()))
 
 

@@ -3,7 +3,7 @@ right more often.
 
 A fold's adapter trains the top layer alone: that costs a sixth, is calibrated like a whole one and right less often. So
 its figure can clear the adapter and never the frozen head: where the head is ahead of it, the folds are trained once
-more and whole, and those answers count.
+more and whole, and those answers count. Of few pairs they are trained whole at once, which is better calibrated there.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,10 @@
 """Distil labelled pairs into one LoRA adapter and linear head over a frozen encoder: one fit on every pair, after
 small ones that measure how sure such a fit is of texts that it has not seen.
 
-1. Calibrate: in up to three folds of the pairs (never the held-out gold), train the top layer alone on the others,
-   and fit one temperature on all answers about held pairs. The frozen head answers them too. Where it is ahead and the
-   job names no student, the folds are trained once more with all their layers; where it still is, it is the student.
+1. Calibrate: in up to three folds of the pairs (never the held-out gold), train the top layer alone on the others (all
+   layers where pairs are few), and fit one temperature on all answers about held pairs. The frozen head answers them
+   too. Where it is ahead and the job names no student, the folds are trained once more with all their layers; where it
+   still is, it is the student.
 2. Train: every pair, starting from the baseline's own head; the baseline uses every pair, so the adapter must too. Of
    a frozen head nothing is left to train. A contrastive adapter, which is what few pairs train, goes over half of its
    passes by the contrastive objective.
@@ -24,7 +25,7 @@ import torch
 
 from backend.domain.encoders.card_prefixes import Use
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
-from backend.domain.jobs.students import AUTO, Standing, Student, standings, trained_by
+from backend.domain.jobs.students import AUTO, Standing, Student, is_few, standings, trained_by
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.checkpoint import Hooks, StepDone
 from gpu_runners.distill.label.baseline import fit_head
@@ -104,7 +105,8 @@ class _Run:
         self.folds = folds(pairs, share=options.validation_share, seed=options.seed)
         self.student = trained_by(options.student, len(pairs))
         self.n_contrastive = options.epochs // 2 if self.student is Student.CONTRASTIVE else 0
-        self.plan: list[tuple[Fold, Asked]] = [(fold, Asked.TOP) for fold in self.folds]
+        asked = Asked.WHOLE if is_few(len(pairs)) else Asked.TOP
+        self.plan: list[tuple[Fold, Asked]] = [(fold, asked) for fold in self.folds]
         self.calibration = Calibration(pairs, self.rows, n_labels=len(job.labels), adapter=self.student)
         self.log: list[dict[str, Any]] = []
         self.epoch_loss, self.epoch_steps = 0.0, 0

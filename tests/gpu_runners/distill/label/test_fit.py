@@ -139,10 +139,13 @@ def test_contrastive_epochs_leave_the_head_alone_and_end_with_one_of_their_vecto
     assert np.abs(now - head.weight).max() == pytest.approx(step, rel=0.05)
 
 
-def test_a_fit_goes_on_from_either_objective_to_the_same_bytes(tmp_path: Path) -> None:
-    engine, pairs = lean(tmp_path), [Pair(text="", label=i % 2, weight=1.0) for i in range(8)]
+@pytest.mark.parametrize("has_peft", [False, True])
+def test_a_fit_goes_on_from_either_objective_to_the_same_bytes(tmp_path: Path, has_peft: bool) -> None:
+    lean_one, pairs = lean(tmp_path, dropout=0.1), [Pair(text="", label=i % 2, weight=1.0) for i in range(8)]
 
     def begun() -> Fit:
+        body = load_body(open_base("encoder", base_dir=tmp_path))
+        engine = PeftEngine(body, pooling=Pooling.MEAN, precision="fp32") if has_peft else lean_one
         return fit_of(engine, pairs, n_contrastive=2, epochs=4, batch_size=4)
 
     with deterministic(7):

@@ -140,6 +140,7 @@ def test_few_pairs_are_gone_over_by_the_contrastive_objective_beforehand(trained
     assert [row.get("objective", "") for row in rows] == ["contrastive", ""] * 4, "two epochs of three folds and of all"
     assert trained.result.active["objective"] == "contrastive, then cross-entropy"
     assert trained.result.active["contrastive_epochs"] == 1
+    assert {row["layers"] for row in rows if row["fit"] == "calibrate"} == {6}
 
 
 def test_a_checkpoint_of_another_trainer_starts_afresh(
@@ -174,6 +175,7 @@ def test_many_pairs_have_no_contrastive_passes(
     assert [one["student"] for one in result.competition] == ["adapter", "frozen"]
     assert not any("objective" in row for row in result.training_log)
     assert result.active["contrastive_epochs"] == 0
+    assert {row["layers"] for row in result.training_log if row["fit"] == "calibrate"} == {1}
 
 
 def test_a_contrastive_student_can_be_named_and_answers_as_it_was_taught(
@@ -227,7 +229,7 @@ def test_of_few_pairs_the_head_is_the_student_where_training_wrecks_the_adapter(
     blob, result = distill(make_job(learning_rate=0.5, epochs=2), trained.dataset, base=base)
     assert (result.student, from_bytes(blob).lora) == ("frozen", {})
     assert [one["student"] for one in result.competition] == ["frozen", "contrastive"]
-    assert [row["layers"] for row in result.training_log] == [1] * 6 + [6] * 6
+    assert [row["layers"] for row in result.training_log] == [6] * 6
 
 
 def test_a_frozen_student_is_the_head_alone_and_its_artifact_answers_like_it(
