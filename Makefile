@@ -207,7 +207,8 @@ bench-label: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.label.same_accuracy --out build/bench-label/same_accuracy.jsonl
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.label.student_doubt --out build/bench-label/student_doubt.jsonl
 	PYTHONPATH=.bench-peers/setfit HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(RUN) -m tests.bench.label.students --out build/bench-label/students.jsonl --arms "frozen random" "frozen rounds" "adapter random" "adapter rounds" "setfit random"
-	PYTHONPATH=.bench-peers/setfit HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(RUN) -m tests.bench.label.students --out build/bench-label/few.jsonl --sets subj emotion cr snips7 trec mr irony --k 8 16 --arms "frozen few" "seven few" "adapter few" "setfit few"
+	PYTHONPATH=.bench-peers/setfit HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(RUN) -m tests.bench.label.students --out build/bench-label/few.jsonl --sets subj emotion cr snips7 trec mr irony agnews offensive --seeds 6 --k 8 16 --arms "frozen few" "adapter few" "auto few" "setfit few"
+	PYTHONPATH=.bench-peers/setfit HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(RUN) -m tests.bench.label.students --out build/bench-label/many.jsonl --sets subj emotion cr snips7 trec mr irony agnews offensive --k 334 1000 --arms "auto random" "setfit random"
 	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.label.out_of_scope
 	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.label.trainer_speed
 	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.label.trainer_quality

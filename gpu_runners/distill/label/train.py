@@ -163,7 +163,10 @@ class _Run:
             if of is Asked.WHOLE:
                 self.student = Student.FROZEN
             else:
-                self.plan += [(fold, Asked.WHOLE) for fold in self.folds]
+                self._look_again()
+
+    def _look_again(self) -> None:
+        self.plan += [(fold, Asked.WHOLE) for fold in self.folds]
 
     def standings(self) -> tuple[Standing, ...]:
         return standings(self.calibration.right(), self.calibration.log_losses(), self.student)
@@ -238,16 +241,11 @@ class _Run:
         self.log, self.fits, self.steps_before = c.log, c.fits, c.steps_before
         self.epoch_loss, self.epoch_steps = c.epoch_loss, c.epoch_steps
         self.calibration.logits = {of: tensors[HELD + of].numpy() for of in Asked}
-        if self._has_another_round():
-            self.plan += [(fold, Asked.WHOLE) for fold in self.folds]
+        if self.options.student == AUTO and len(self.folds) <= self.fits and self.calibration.is_head_ahead(Asked.TOP):
+            self._look_again()  # as the process did that saved the checkpoint
         self.fit = self._new_fit()
         self.fit.restore(tensors, step=c.step)
         return len(self.log)
-
-    def _has_another_round(self) -> bool:
-        """Decide as the process did that saved the checkpoint, once its folds' top layers had answered."""
-        is_open = self.options.student == AUTO and len(self.folds) <= self.fits
-        return is_open and self.calibration.is_head_ahead(Asked.TOP)
 
     def config(self) -> AdapterConfig:
         return adapter_config(
