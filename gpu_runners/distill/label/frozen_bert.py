@@ -5,6 +5,7 @@ The forward pass is `NumpyBert`'s. Matrices are multiplied in the training preci
 layer norms and, on a CPU, attention are float32 (torch's bf16 attention on CPUs takes six times as long).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ SITES: Mapping[str, tuple[str, ...]] = {  # the layers that read one input, and 
     "inner": ("intermediate.dense",),
     "outer": ("output.dense",),
 }
+ROWS_OF_BF16 = 32  # on CPUs: oneDNN compiles its bf16 kernels anew for every number of rows, up to a third of a step
 HIDDEN = -1e9  # added to the scores of padding; not infinite, or a text without a token would have no number at all
 _NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 
@@ -38,9 +40,10 @@ class Lora:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Texts of several lengths. `states` (n, d) float32 are those of their tokens alone, one text after another: no
-    layer but attention meets padding. `mask` (b, t) is 1 where a text has a token, `places` (n,) the tokens' numbers
-    among those b * t, None where nothing is padded; `bias` is added to attention scores, None likewise."""
+    """Texts of several lengths. `states` (n, d) float32 are those of their tokens alone, one text after another, and of
+    so much padding as makes n round: no layer but attention meets the rest. `mask` (b, t) is 1 where a text has a
+    token, `places` (n,) the states' numbers among those b * t, None where nothing is padded; `bias` is added to
+    attention scores, None likewise."""
 
     states: Tensor
     mask: Tensor
@@ -51,7 +54,7 @@ class Batch:
         """(b, t, ...) of (n, ...), with zeros for padding."""
         b, t = self.mask.shape
         if self.places is not None:
-            flat = flat.new_zeros((b * t, flat.shape[1])).index_copy(0, self.places, flat)
+            flat = flat.new_zeros((b * t, flat.shape[1])).index_copy_(0, self.places, flat)
         return flat.view(b, t, -1)
 
     def flat(self, padded: Tensor) -> Tensor:
@@ -66,6 +69,7 @@ class FrozenBert:
     def __init__(self, bert: NumpyBert, *, device: torch.device, dtype: torch.dtype) -> None:
         self._bert, self.device, self.dtype, self.dropout = bert, device, dtype, bert.dropout
         self.n_layers, self.width, self.n_heads = bert.n_layers, bert.width, bert.n_heads
+        self._round_to = ROWS_OF_BF16 if device.type == "cpu" and dtype is torch.bfloat16 else 1
         self._tensors: dict[str, Tensor] = {}
         for name in ("word_embeddings.weight", "position_embeddings.weight", "LayerNorm.weight", "LayerNorm.bias"):
             self._tensors[name] = self._tensor(f"embeddings.{name}")
@@ -102,12 +106,15 @@ class FrozenBert:
         w = self._tensors
         x = w["word_embeddings.weight"][ids] + w["type"] + w["position_embeddings.weight"][positions]
         x = nn.functional.layer_norm(x, (self.width,), w["LayerNorm.weight"], w["LayerNorm.bias"], self._bert.eps)
-        return batch_of(x, [len(row) for row in rows])
+        return self.batch(x, [len(row) for row in rows])
+
+    def batch(self, states: Tensor, lengths: Sequence[int]) -> Batch:
+        return batch_of(states, lengths, round_to=self._round_to)
 
     def layer(self, n: int, x: Tensor, batch: Batch, lora: Mapping[str, Lora], *, dropout: float = 0.0) -> Tensor:
         """The states after layer `n`, (n, d) float32, of the states before it. `dropout` is of what the layer adds to
         them, twice, as in BERT."""
-        at, dropped = f"encoder.layer.{n}.", partial(nn.functional.dropout, p=dropout, training=dropout > 0)
+        at, dropped = f"encoder.layer.{n}.", partial(dropped_out, rate=dropout)
         attended = self._attention(self._linear(at, "qkv", x, lora), batch)
         x = self._norm(at + _NORMS[0], x + dropped(self._linear(at, "attended", attended, lora)))
         inner = nn.functional.gelu(self._linear(at, "inner", x, lora))
@@ -134,19 +141,34 @@ class FrozenBert:
         return nn.functional.layer_norm(x.float(), (self.width,), weight, bias, self._bert.eps)
 
 
-def batch_of(states: Tensor, lengths: Sequence[int]) -> Batch:
-    """`states` (n, d) of texts of these lengths, one after another."""
-    device, longest = states.device, max(1, *lengths)
+def batch_of(states: Tensor, lengths: Sequence[int], *, round_to: int = 1) -> Batch:
+    """`states` (n, d) of texts of these lengths, one after another, with padding up to a multiple of `round_to`."""
+    device, longest, n_more = states.device, max(1, *lengths), -len(states) % round_to
+    longest += max(0, math.ceil((len(states) + n_more) / len(lengths)) - longest)  # there is padding enough
     mask = (torch.arange(longest)[None, :] < torch.tensor(lengths)[:, None]).to(device)
     if bool(mask.all()):
         return Batch(states=states, mask=mask.long(), places=None, bias=None)
     bias = torch.zeros(mask.shape, device=device).masked_fill(~mask, HIDDEN)
+    places = mask.flatten().nonzero().squeeze(1)
+    if n_more:
+        states = nn.functional.pad(states, (0, 0, 0, n_more))
+        places = torch.cat([places, (~mask).flatten().nonzero().squeeze(1)[:n_more]])
     return Batch(
         states=states,
         mask=mask.long(),
-        places=mask.flatten().nonzero().squeeze(1),
+        places=places,
         bias=bias[:, None, None, :].expand(-1, 1, longest, -1),
     )
+
+
+def dropped_out(x: Tensor, *, rate: float) -> Tensor:
+    """Dropout, on a CPU by 16 random bits an element: torch's own draws a double for each, and takes twice as long."""
+    if not rate or x.device.type != "cpu":
+        return nn.functional.dropout(x, p=rate, training=rate > 0)
+    drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    bits = drawn.view(torch.int16)[: x.numel()].view(x.shape)
+    kept = bits >= round(rate * 2**16) - 2**15
+    return x * kept.to(x.dtype).mul_(1 / (1 - rate))
 
 
 def adapt(x: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, scale: float) -> Tensor:
@@ -159,10 +181,10 @@ class _Adapted(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, scale: float) -> Tensor:
-        low = x @ a.T
+        low = a @ x.T
         y = torch.addmm(bias, x, weight.T)
         for part, rank in _parts(a, b):
-            y[:, part].addmm_(low[:, rank], b[part].T, alpha=scale)
+            y[:, part].addmm_(low[rank].T, b[part].T, alpha=scale)
         ctx.save_for_backward(x, a, b, weight, low)
         ctx.scale = scale
         return y
@@ -172,10 +194,10 @@ class _Adapted(torch.autograd.Function):
         (dy,), (x, a, b, weight, low) = grads, ctx.saved_tensors
         up, db = torch.empty_like(low), torch.empty_like(b)
         for part, rank in _parts(a, b):
-            up[:, rank] = ctx.scale * (dy[:, part] @ b[part])
-            db[part] = ctx.scale * (dy[:, part].T @ low[:, rank])
-        dx = (dy @ weight).addmm_(up, a) if ctx.needs_input_grad[0] else None
-        return dx, up.T @ x, db, None, None, None
+            torch.mm(b[part].T, dy[:, part].T, out=up[rank])
+            db[part] = (low[rank] @ dy[:, part]).T
+        dx = (dy @ weight).addmm_(up.T, a, alpha=ctx.scale) if ctx.needs_input_grad[0] else None
+        return dx, (up @ x).mul_(ctx.scale), db.mul_(ctx.scale), None, None, None
 
 
 def _parts(a: Tensor, b: Tensor) -> list[tuple[slice, slice]]:

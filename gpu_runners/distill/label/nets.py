@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from backend.domain.encoders.sentence_settings import Pooling
 from backend.domain.jobs.runner_jobs import TrainOptions
-from gpu_runners.distill.label.frozen_bert import SITES, Batch, FrozenBert, Lora, batch_of
+from gpu_runners.distill.label.frozen_bert import SITES, Batch, FrozenBert, Lora
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder import pool
 from gpu_runners.models.label_adapter import SCALE, Adapter, Head
@@ -104,7 +104,7 @@ class LeanEngine:
             for chosen in by_length(rows):
                 states = self.batch(rows, chosen, first, None).states
                 lengths = [len(rows[i]) for i in chosen]
-                for i, row in zip(chosen, torch.split(states, lengths), strict=True):
+                for i, row in zip(chosen, torch.split(states[: sum(lengths)], lengths), strict=True):
                     out[i] = row.clone()
             self._kept = (rows, first, out)
         return self._kept[2]
@@ -113,7 +113,7 @@ class LeanEngine:
         """The rows of these numbers before layer `first`, out of `states` where there are some."""
         if below is not None:
             parts = [below[i] for i in chosen]
-            return batch_of(torch.cat(parts), [len(part) for part in parts])
+            return self.body.batch(torch.cat(parts), [len(part) for part in parts])
         batch = self.body.start([rows[i] for i in chosen])
         with torch.no_grad():
             return replace(batch, states=through(self.body, batch, 0, {}, until=first))

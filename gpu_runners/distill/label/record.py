@@ -87,7 +87,7 @@ def active_settings(
     }
 
 
-TRAINER = 3  # counts the changes after which a checkpoint of before is no other's to go on with
+TRAINER = 4  # counts the changes after which a checkpoint of before is no other's to go on with
 
 
 def fingerprint(job: DistillJob, base: Base, settings: SentenceSettings, *, precision: str, engine: Engine) -> str:

@@ -9,7 +9,7 @@ import torch
 from backend.domain.encoders.sentence_settings import Pooling
 from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill.label import nets
-from gpu_runners.distill.label.frozen_bert import FrozenBert, adapt
+from gpu_runners.distill.label.frozen_bert import FrozenBert, adapt, batch_of, dropped_out
 from gpu_runners.distill.label.nets import LeanEngine, LeanNet
 from gpu_runners.distill.label.peft_net import PeftEngine
 from gpu_runners.models.bases import open_base
@@ -149,3 +149,43 @@ def test_bf16_gives_about_the_logits_of_fp32(tmp_path: Path) -> None:
     assert coarse.dtype is torch.float32
     assert not torch.equal(fine, coarse)
     assert float((fine - coarse).detach().abs().mean()) < 0.3
+
+
+@pytest.mark.parametrize("lengths", [[3, 9, 20], [32], [16, 16], [5, 5, 5, 5], [1], [40, 1, 0]])
+def test_rows_are_rounded_up_with_padding_that_nothing_reads(tmp_path: Path, lengths: list[int]) -> None:
+    body = lean(make_encoder(tmp_path / "encoder")).body
+    states = torch.randn((sum(lengths), body.width), generator=torch.Generator().manual_seed(2))
+    plain, rounded = (batch_of(states, lengths, round_to=n) for n in (1, 32))
+    assert len(plain.states) == sum(lengths)
+    assert len(rounded.states) % 32 == 0
+    out = [
+        nets.unit(nets.through(body, batch, 0, {}), batch, Pooling.MEAN_SQRT_LEN)[: len(lengths)]
+        for batch in (plain, rounded)
+    ]
+    assert torch.allclose(*out, atol=1e-5)
+
+
+def test_a_net_in_bf16_learns_as_one_in_fp32(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path / "encoder")
+    gradients = []
+    for dtype in (torch.float32, torch.bfloat16):
+        net = stirred(lean(folder, dtype=dtype).net(ROWS, HEAD, TrainOptions()))
+        logits = net.logits([0, 3, 4], dropout=False)
+        torch.nn.functional.cross_entropy(logits, torch.tensor([0, 1, 2])).backward()  # type: ignore[no-untyped-call]
+        gradients.append(torch.cat([p.grad.flatten() for p in net.trained.values() if p.grad is not None]))
+    assert torch.nn.functional.cosine_similarity(*gradients, dim=0) > 0.99
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropout_takes_its_share_and_keeps_the_mean(dtype: torch.dtype) -> None:
+    x = torch.ones((301, 333), dtype=dtype, requires_grad=True)
+    torch.manual_seed(3)
+    y = dropped_out(x, rate=0.1)
+    assert float((y == 0).float().mean()) == pytest.approx(0.1, abs=0.005)
+    assert float(y.detach().float().mean()) == pytest.approx(1, abs=0.01)
+    y.sum().backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None
+    assert torch.equal(x.grad, y.detach())
+    torch.manual_seed(3)
+    assert torch.equal(dropped_out(x, rate=0.1), y)
+    assert torch.equal(dropped_out(x, rate=0.0), x)
