@@ -24,7 +24,7 @@ SITES: Mapping[str, tuple[str, ...]] = {  # the layers that read one input, and 
     "inner": ("intermediate.dense",),
     "outer": ("output.dense",),
 }
-ROWS_OF_BF16 = 32  # on CPUs: oneDNN compiles its bf16 kernels anew for every number of rows, up to a third of a step
+ROWS_OF_BF16 = 16  # on CPUs: oneDNN compiles its bf16 kernels anew for every number of rows, up to a third of a step
 HIDDEN = -1e9  # added to the scores of padding; not infinite, or a text without a token would have no number at all
 _NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 
