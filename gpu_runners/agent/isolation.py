@@ -20,14 +20,14 @@ from gpu_runners.agent.stalling import session_cpu_s
 from gpu_runners.errors import JobFailed
 
 _TAIL = 600  # characters of a crashed child's last words that go into the report
-# one thread per OpenMP region: two on a shared two-core box collapse to a fifth of the speed, and one makes sums
-# repeatable
-# and glibc keeps what a training step frees for the next one, instead of handing it to the kernel and having it zeroed
-# again (it is given back after the job); 32 MiB is the most that it takes
 _ENVIRONMENT = {
+    # glibc keeps what a training step frees for the next one, instead of having the kernel take it back and zero it
+    # anew; it is given back after the job. 32 MiB is the most that glibc takes for the first
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "MALLOC_TOP_PAD_": str(64 << 20),
+    # one thread per OpenMP region: two on a shared two-core box collapse to a fifth of the speed, and one makes sums
+    # repeatable
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",

@@ -5,7 +5,6 @@ The forward pass is `NumpyBert`'s. Matrices are multiplied in the training preci
 layer norms and, on a CPU, attention are float32 (torch's bf16 attention on CPUs takes six times as long).
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -143,8 +142,8 @@ class FrozenBert:
 
 def batch_of(states: Tensor, lengths: Sequence[int], *, round_to: int = 1) -> Batch:
     """`states` (n, d) of texts of these lengths, one after another, with padding up to a multiple of `round_to`."""
-    device, longest, n_more = states.device, max(1, *lengths), -len(states) % round_to
-    longest += max(0, math.ceil((len(states) + n_more) / len(lengths)) - longest)  # there is padding enough
+    device, n_more = states.device, -len(states) % round_to
+    longest = max(1, *lengths, -(-(len(states) + n_more) // len(lengths)))  # so that there is padding enough
     mask = (torch.arange(longest)[None, :] < torch.tensor(lengths)[:, None]).to(device)
     if bool(mask.all()):
         return Batch(states=states, mask=mask.long(), places=None, bias=None)

@@ -6,7 +6,8 @@ Steps: one optimiser step of peft's engine and of the lean one, with all layers 
 of BANKING77's questions ($KOLM_DATA), in turns in one process; the ratio is that of the same batch, so that a machine
 which grows slower meanwhile slows both. Jobs: whole distillations, each in a process of its own and in turns, from its
 first import to the adapter's bytes: as a runner does one now, and the two fits of all layers by peft's engine that it
-did before. CPU time throughout, one thread.
+did before, every pair in every pass; in the precision that the machine gets. A job whose folds train twice (the frozen
+head was ahead of their top layers) says so. CPU time throughout, one thread.
 """
 
 import argparse
@@ -23,12 +24,13 @@ from statistics import median
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from backend.domain.encoders.sentence_settings import Pooling
 from backend.domain.jobs.runner_jobs import DistillJob, TrainOptions
 from gpu_runners.distill.label.baseline import fit_head
 from gpu_runners.distill.label.dataset import Pair, batches
-from gpu_runners.distill.label.fit import Fit
+from gpu_runners.distill.label.fit import Fit, pick_precision
 from gpu_runners.distill.label.folds import folds
 from gpu_runners.distill.label.frozen_bert import FrozenBert
 from gpu_runners.distill.label.nets import Engine, LeanEngine
@@ -116,23 +118,33 @@ def jobs(n_pairs: int, n: int) -> None:
     print(f"before / now: {median(took['before']) / median(took['now']):.2f}")
 
 
+class _Unrested(Fit):
+    """Every pair trains in every pass, as before learned ones rested (docs/benchmarks/label-trainer.md)."""
+
+    def _who_trains(self, epoch: int) -> NDArray[np.bool_]:
+        return np.ones(len(self.members), dtype=np.bool_)
+
+
 def one_job(way: str, pairs: Sequence[Pair]) -> None:
+    options = replace(OPTIONS, precision="auto")
     names = [str(i) for i in range(N_LABELS)]
     rows = [{"input": pair.text, "label": names[pair.label], "weight": 1.0} for pair in pairs]
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    job = DistillJob(base_model=MINILM, labels=names, dataset_sha256="", train=OPTIONS.to_json())
+    job = DistillJob(base_model=MINILM, labels=names, dataset_sha256="", train=options.to_json())
     if way == "now":
-        distill(job, data, base=open_base(MINILM))
+        _, result = distill(job, data, base=open_base(MINILM))
+        fits_whole = {row["fold"] for row in result.training_log if row.get("layers", 0) > 1}
+        print(f"now: {len(fits_whole)} folds trained again with all layers", file=sys.stderr)
         return
     base = open_base(MINILM)
     ids = TextTokenizer(base, max_tokens=OPTIONS.max_tokens).ids([pair.text for pair in pairs])
     with deterministic(SEED):
-        engine = PeftEngine.load(base, device=CPU, pooling=Pooling.MEAN, precision="fp32")
+        engine = PeftEngine.load(base, device=CPU, pooling=Pooling.MEAN, precision=pick_precision("auto", CPU))
         embedded = engine.embed(ids)
         for members in (folds(pairs, share=0.15, seed=SEED)[0].trained, np.arange(len(pairs))):
             head = fit_head(embedded[members], [pairs[i] for i in members], n_labels=N_LABELS)
-            net = engine.net(ids, head, OPTIONS)
-            fit = Fit(net=net, pairs=pairs, rows=ids, members=members, n_labels=N_LABELS, options=OPTIONS)
+            net = engine.net(ids, head, options)
+            fit = _Unrested(net=net, pairs=pairs, rows=ids, members=members, n_labels=N_LABELS, options=options)
             while not fit.is_done:
                 fit.advance()
 

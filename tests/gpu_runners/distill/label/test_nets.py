@@ -9,7 +9,7 @@ import torch
 from backend.domain.encoders.sentence_settings import Pooling
 from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill.label import nets
-from gpu_runners.distill.label.frozen_bert import FrozenBert, adapt, batch_of, dropped_out
+from gpu_runners.distill.label.frozen_bert import ROWS_OF_BF16, FrozenBert, adapt, batch_of, dropped_out
 from gpu_runners.distill.label.nets import LeanEngine, LeanNet
 from gpu_runners.distill.label.peft_net import PeftEngine
 from gpu_runners.models.bases import open_base
@@ -163,6 +163,18 @@ def test_rows_are_rounded_up_with_padding_that_nothing_reads(tmp_path: Path, len
         for batch in (plain, rounded)
     ]
     assert torch.allclose(*out, atol=1e-5)
+
+
+def test_a_body_in_bf16_rounds_its_rows_and_keeps_those_of_tokens(tmp_path: Path) -> None:
+    folder, n_tokens = make_encoder(tmp_path / "encoder"), sum(map(len, ROWS))
+    assert n_tokens % ROWS_OF_BF16
+    for dtype, n_rows in ((torch.float32, n_tokens), (torch.bfloat16, n_tokens + -n_tokens % ROWS_OF_BF16)):
+        engine = lean(folder, dtype=dtype)
+        assert len(engine.body.start(ROWS).states) == n_rows
+        kept = engine.states(ROWS, 1)
+        assert kept is not None
+        assert [len(row) for row in kept] == [len(row) for row in ROWS]
+        assert len(engine.batch(ROWS, range(len(ROWS)), 1, kept).states) == n_rows
 
 
 def test_a_net_in_bf16_learns_as_one_in_fp32(tmp_path: Path) -> None:
