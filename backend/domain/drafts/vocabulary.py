@@ -35,6 +35,14 @@ class Strategy(StrEnum):
     REPEAT = "repeat"  # the teacher answered this very prompt before
 
 
+class Kinship(StrEnum):
+    """The relation of a draft's source to the slice at hand, as far as names tell it. Closest first."""
+
+    SLICE = "slice"  # the same name; its label is the same, or is no label of this spec any more: it was renamed
+    LABEL = "label"  # another slice of the same label
+    OTHER = "other"
+
+
 class DraftState(StrEnum):
     LIVE = "live"
     QUARANTINED = "quarantined"  # a control failed beside it; shown no more
@@ -99,6 +107,8 @@ class StoredDraft:
     is_kept: bool = False  # its own selection picked it: no product draft
     tokens: tuple[str, ...] | None = None
     token_logprobs: tuple[float, ...] | None = None
+    kinship: Kinship = Kinship.OTHER
+    cost_microusd: int = 0  # what the teacher billed for writing it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
