@@ -18,7 +18,7 @@ class IllegalMove(OurError):
 
 
 class CandidateState(StrEnum):
-    REJECTED = "rejected"  # failed a check when it was written; never looked at again
+    REJECTED = "rejected"  # failed a check when it was written, or a draft that is no candidate; never looked at again
     VALID = "valid"  # passed its checks; selection has not been there yet
     PICKED = "picked"  # kept by selection; waits for its votes
     DROPPED = "dropped"  # not among the K of its slice, or written later; a draft, until a round of labelling buys it
@@ -54,7 +54,8 @@ class TeacherCheckState(StrEnum):
 
 CANDIDATE_MOVES: dict[CandidateState, frozenset[CandidateState]] = {
     CandidateState.REJECTED: frozenset(),
-    CandidateState.VALID: frozenset({CandidateState.PICKED, CandidateState.DROPPED}),
+    # rejected: a draft that the teacher refused, or was not asked about
+    CandidateState.VALID: frozenset({CandidateState.PICKED, CandidateState.DROPPED, CandidateState.REJECTED}),
     # dropped again: the budget of its round has ended before it was asked about
     CandidateState.PICKED: frozenset({CandidateState.LABELED, CandidateState.UNVERIFIED, CandidateState.DROPPED}),
     CandidateState.DROPPED: frozenset({CandidateState.PICKED}),

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from backend.domain.drafts.vocabulary import DraftState, StoredDraft
+from backend.domain.drafts.vocabulary import DraftState, Kinship, StoredDraft
 from backend.drafts.models import ROW_BYTES, Draft, Scope, Source
 from backend.drafts.nearest import nearest_sources
 from backend.drafts.vault import Vault, as_float16, from_float16, make_vault, open_vault
@@ -58,11 +58,26 @@ class SourcePrompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SliceNames:
+    """The names of a slice: its own, its label's ("" for none), and those of all labels of its spec."""
+
+    name: str
+    label: str = ""
+    labels: frozenset[str] = frozenset()
+
+
+NAMELESS = SliceNames(name="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NearSource:
-    """A source near a slice, with its live drafts in an order that says nothing of their text or score."""
+    """A source of drafts for a slice, with its live ones in an order that says nothing of their text or score.
+    `price_version` is that of their costs."""
 
     source_id: UUID
     distance: float
+    kinship: Kinship
+    price_version: str
     n_shown: int
     n_accepted: int
     missing_ppm: int
@@ -78,7 +93,9 @@ def admit(
     scope: DraftScope,
     prompt: SourcePrompt,
     slice_vector: Sequence[float],
+    names: SliceNames = NAMELESS,
     missing_ppm: int = 0,
+    price_version: str = "",
 ) -> UUID | None:
     """Keep one slice's candidates in the transaction of its picks; each is kept once, however often this runs. Returns
     the source's id, None where there was nothing to keep."""
@@ -94,9 +111,12 @@ def admit(
         scope=row,
         compile_id=compile_id,
         prompt_mac=_mac_of(vault, prompt),
+        slice_mac=_slice_mac(vault, names.name),
+        label_mac=_label_mac(vault, names.label),
         prompt_sealed=vault.seal_json({"slice_text": prompt.slice_text, "messages": prompt.messages}),
         embedding=vector.tolist(),
         missing_ppm=missing_ppm,
+        price_version=price_version,
         expires_at=expires_at,
     )
     known = set(
@@ -154,19 +174,80 @@ def find_scope(tenant_id: UUID, scope: DraftScope) -> Scope | None:
     ).first()
 
 
-def nearest_drafts(tenant_id: UUID, scope: Scope, vectors: Any, *, n_sources: int, seed: int) -> list[list[NearSource]]:
-    """Return for each of the (m, d) slice vectors the `n_sources` nearest sources that have live drafts, nearest first.
-    One look for all of a compile's slices."""
+def nearest_drafts(
+    tenant_id: UUID, scope: Scope, vectors: Any, *, n_sources: int, seed: int, names: Sequence[SliceNames] = ()
+) -> list[list[NearSource]]:
+    """Return for each of the (m, d) slice vectors the `n_sources` nearest sources that have live drafts, and the newest
+    of its relatives by `names`: those of the same slice first, then of the same label, the nearest first. One look for
+    all of a compile's slices."""
     vault = open_vault(tenant_id, scope.family)
     if vault is None:
         return [[] for _ in vectors]
     turned = vault.rotate(np.asarray(vectors, dtype=np.float32))
-    chosen = _nearest_live(tenant_id, scope, turned, n_sources)
+    macs = [_macs(vault, each) for each in names or [NAMELESS] * len(turned)]
+    chosen = [
+        _with_relatives(tenant_id, scope, row, mac, n_sources, near)
+        for row, mac, near in zip(turned, macs, _nearest_live(tenant_id, scope, turned, n_sources), strict=True)
+    ]
     drafts = {  # opened once, however many slices they are near
         id: [_stored_draft(vault, row, 0.0) for row in rows]
-        for id, rows in _drafts_of(scope, {source.id for row in chosen for source, _ in row}, seed).items()
+        for id, rows in _drafts_of(scope, {source.id for row in chosen for source, *_ in row}, seed).items()
     }
-    return [[_near(source, distance, drafts.get(source.id, [])) for source, distance in row] for row in chosen]
+    return [[_near(drafts.get(source.id, []), *rest, source=source) for source, *rest in row] for row in chosen]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Macs:
+    """`SliceNames` as rows know them."""
+
+    name: bytes | None
+    label: bytes | None
+    labels: frozenset[bytes | None]
+
+    def kinship(self, source: Source) -> Kinship:
+        """A source whose label is another of the spec's is no relative, whatever it is called."""
+        label = None if source.label_mac is None else bytes(source.label_mac)
+        if label is not None and label != self.label and label in self.labels:
+            return Kinship.OTHER
+        if self.name is not None and source.slice_mac is not None and bytes(source.slice_mac) == self.name:
+            return Kinship.SLICE
+        return Kinship.LABEL if label is not None and label == self.label else Kinship.OTHER
+
+
+def _macs(vault: Vault, names: SliceNames) -> _Macs:
+    return _Macs(
+        name=_slice_mac(vault, names.name),
+        label=_label_mac(vault, names.label),
+        labels=frozenset(_label_mac(vault, label) for label in names.labels),
+    )
+
+
+def _slice_mac(vault: Vault, name: str) -> bytes | None:
+    return vault.mac("slice", name) if name else None
+
+
+def _label_mac(vault: Vault, label: str) -> bytes | None:
+    return vault.mac("label", label) if label else None
+
+
+_KINSHIPS = tuple(Kinship)  # closest first
+
+
+def _with_relatives(
+    tenant_id: UUID, scope: Scope, row: Any, macs: _Macs, n_sources: int, near: Sequence[tuple[Source, float]]
+) -> list[tuple[Source, float, Kinship]]:
+    """The near sources and the newest relatives, closest first: one whose hint was rewritten may lie far away."""
+    found = {source.id: (source, distance) for source, distance in near}
+    for where in ({"slice_mac": macs.name}, {"label_mac": macs.label}):
+        if None in where.values():
+            continue
+        rows = Source.objects.filter(tenant_id=tenant_id, scope_id=scope.id, **where).filter(_has_live_drafts(tenant_id))
+        for source in rows.only(*_SOURCE_FIELDS, "embedding").order_by("-id")[:n_sources]:
+            stored = np.asarray(source.embedding, dtype=np.float32)
+            distance = max(0.0, 1.0 - float(row @ stored / np.linalg.norm(stored)))
+            found.setdefault(source.id, (source, distance))
+    ranked = [(source, distance, macs.kinship(source)) for source, distance in found.values()]
+    return sorted(ranked, key=lambda each: (_KINSHIPS.index(each[2]), each[1], each[0].id))
 
 
 def _nearest_live(tenant_id: UUID, scope: Scope, turned: Any, n_sources: int) -> list[list[tuple[Source, float]]]:
@@ -188,24 +269,41 @@ SPARE = 16  # more than are asked for, in the place of sources whose drafts are 
 
 
 def _with_live_drafts(tenant_id: UUID, source_ids: set[UUID]) -> dict[UUID, Source]:
-    drafts = Draft.objects.filter(tenant_id=tenant_id, source_id=OuterRef("id"), **_live())
-    rows = Source.objects.filter(Exists(drafts), tenant_id=tenant_id, id__in=source_ids)
-    return {row.id: row for row in rows.only("id", "n_shown", "n_accepted", "missing_ppm", "prompt_mac")}
+    rows = Source.objects.filter(_has_live_drafts(tenant_id), tenant_id=tenant_id, id__in=source_ids)
+    return {row.id: row for row in rows.only(*_SOURCE_FIELDS)}
+
+
+_SOURCE_FIELDS = (
+    "id",
+    "n_shown",
+    "n_accepted",
+    "missing_ppm",
+    "prompt_mac",
+    "slice_mac",
+    "label_mac",
+    "price_version",
+)
+
+
+def _has_live_drafts(tenant_id: UUID) -> Exists:
+    return Exists(Draft.objects.filter(tenant_id=tenant_id, source_id=OuterRef("id"), **_live()))
 
 
 def _live() -> dict[str, Any]:
     return {"state": DraftState.LIVE, "expires_at__gt": timezone.now()}
 
 
-def _near(source: Source, distance: float, drafts: Sequence[StoredDraft]) -> NearSource:
+def _near(drafts: Sequence[StoredDraft], distance: float, kinship: Kinship, *, source: Source) -> NearSource:
     return NearSource(
         source_id=source.id,
         distance=distance,
+        kinship=kinship,
+        price_version=source.price_version,
         n_shown=source.n_shown,
         n_accepted=source.n_accepted,
         missing_ppm=source.missing_ppm,
         prompt_mac=bytes(source.prompt_mac),
-        drafts=tuple(replace(draft, distance=distance) for draft in drafts),
+        drafts=tuple(replace(draft, distance=distance, kinship=kinship) for draft in drafts),
     )
 
 
@@ -232,6 +330,7 @@ _OPENED = (
     "text_sealed",
     "n_tokens",
     "logprob",
+    "cost_microusd",
     "is_kept",
     "tokens_sealed",
     "token_logprobs",
@@ -247,6 +346,7 @@ def _stored_draft(vault: Vault, row: Draft, distance: float) -> StoredDraft:
         distance=distance,
         logprob=row.logprob,
         is_kept=row.is_kept,
+        cost_microusd=row.cost_microusd,
         tokens=None if row.tokens_sealed is None else tuple(vault.unseal_json(bytes(row.tokens_sealed))),
         token_logprobs=None if row.token_logprobs is None else from_float16(bytes(row.token_logprobs)),
     )

@@ -8,7 +8,7 @@ own key and vectors are rotated by it (`vault`), so that a family whose key is g
 from django.db import models
 from pgvector.django import HalfVectorField
 
-from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Strategy, VerdictKind
+from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Kinship, Strategy, VerdictKind
 from backend.tenants.isolation import TenantOwned
 from backend.tenants.sealing import SealedField
 
@@ -64,15 +64,19 @@ class Scope(TenantOwned):
 
 class Source(TenantOwned):
     """A slice that drafts were written for. `prompt_sealed` is JSON: the slice's text (what the vector is of) and the
-    messages that the teacher was sent. `n_shown` and `n_accepted` count its drafts' verdicts. `missing_ppm` is the
+    messages that the teacher was sent. `slice_mac` and `label_mac` name its slice and label, null where it has none or
+    is of a release before. `n_shown` and `n_accepted` count its drafts' verdicts. `missing_ppm` is the
     share of what the teacher wrote that is not here (refused by a check, or a duplicate): how far, at most, a draft
     drawn from here is from one drawn from the teacher, as a total variation."""
 
     scope = models.ForeignKey(Scope, on_delete=models.CASCADE, related_name="sources", db_constraint=False)
     compile_id = models.UUIDField()
     prompt_mac = models.BinaryField()
+    slice_mac = models.BinaryField(null=True)
+    label_mac = models.BinaryField(null=True)
     prompt_sealed = models.BinaryField()
     embedding = HalfVectorField()
+    price_version = models.CharField(max_length=64, blank=True, default="", db_default="")  # of its drafts' costs
     missing_ppm = models.IntegerField(default=0, db_default=0)
     n_shown = models.IntegerField(default=0)
     n_accepted = models.IntegerField(default=0)
@@ -90,6 +94,8 @@ class Source(TenantOwned):
             models.Index(fields=["tenant_id", "scope"], include=["id", "embedding"], name="source_scope"),
             models.Index(fields=["tenant_id"], include=["n_bytes"], name="source_bytes"),
             models.Index(fields=["expires_at"], name="source_ttl"),
+            models.Index(fields=["tenant_id", "scope", "slice_mac"], name="source_by_slice"),
+            models.Index(fields=["tenant_id", "scope", "label_mac"], name="source_by_label"),
         ]
 
 
@@ -164,7 +170,8 @@ class LabelDraft(TenantOwned):
 
 
 class Offer(TenantOwned):
-    """One slice that looked for drafts, and what came of it. Append-only. Money in micro-USD; net = avoided -
+    """One slice that looked for drafts, and what came of it: `n_pooled` drafts competed without a verdict, `n_shown` were
+    verified, `n_avoided` candidates were not written. Append-only. Money in micro-USD; net = avoided -
     verification - embedding - audits - exploration, and may be below zero."""
 
     compile_id = models.UUIDField()
@@ -174,6 +181,8 @@ class Offer(TenantOwned):
     strategy = models.CharField(max_length=16, choices=_choices(Strategy), blank=True)
     arm = models.CharField(max_length=16, choices=_choices(Arm))
     n_wanted = models.IntegerField()
+    n_pooled = models.IntegerField(default=0, db_default=0)
+    n_avoided = models.IntegerField(default=0, db_default=0)
     n_sources = models.IntegerField(default=0)
     nearest_distance = models.FloatField(null=True)
     break_even = models.FloatField(null=True)
@@ -209,6 +218,9 @@ class Verdict(TenantOwned):
     kind = models.CharField(max_length=16, choices=_choices(VerdictKind))
     certificate = models.CharField(max_length=16, choices=_choices(Certificate), blank=True)
     distance = models.FloatField()
+    kinship = models.CharField(
+        max_length=8, choices=_choices(Kinship), default=Kinship.OTHER, db_default=Kinship.OTHER.value
+    )
     predicted = models.FloatField()
     propensity = models.FloatField()
     is_accepted = models.BooleanField()

@@ -120,10 +120,13 @@ def _next_batch(run: CompileRun, slice_row: Slice, exemplars: tuple[str, ...], *
 
 
 def round_size(slice_row: Slice) -> int:
-    """The number of candidates that the open round asks for: N in the slice's first, less the drafts that entered, then
-    half of N."""
-    is_first = slice_row.round == first_round(slice_row)
-    return int(slice_row.n_candidates) - int(slice_row.n_from_drafts) if is_first else later_round_size(slice_row)
+    """The number of candidates that the open round asks for: N in the slice's first, less the drafts that entered and
+    those that count in the place of others, then half of N."""
+    if slice_row.round != first_round(slice_row):
+        return later_round_size(slice_row)
+    plan = slice_row.offer_plan
+    n_counted = 0 if plan is None else plan.n_counted
+    return max(0, int(slice_row.n_candidates) - int(slice_row.n_from_drafts) - n_counted)
 
 
 def later_round_size(slice_row: Slice) -> int:
@@ -167,7 +170,8 @@ def _save_candidates(
     slice_row.save()
     slices = list(Slice.objects.filter(tenant_id=run.tenant_id, compile=compile))
     total = sum(s.n_candidates for s in slices)
-    done = sum(s.n_generated + s.n_from_drafts for s in slices)
+    done = sum(s.n_generated + s.n_candidates - round_size(s) for s in slices if s.round == first_round(s))
+    done += sum(s.n_generated for s in slices if s.round != first_round(s))
     run.progress(
         step, done=min(done, total), total=total, message=f"{slice_row.name}: {slice_row.n_generated} candidates"
     )

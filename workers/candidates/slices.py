@@ -1,7 +1,8 @@
 """A slice as a row that is not saved yet, as the text that its vector is made of, and as the spec has it."""
 
 from backend.compiles.models import Slice
-from backend.domain.spec.parsing import SliceSpec, Spec, slice_sizes
+from backend.domain.spec.parsing import LabelOutput, SliceSpec, Spec, label_names, slice_sizes
+from backend.drafts.cache import SliceNames
 
 
 def declare_slices(spec: Spec) -> list[Slice]:
@@ -24,9 +25,16 @@ def declare_slices(spec: Spec) -> list[Slice]:
     ]
 
 
-def slice_text(spec: Spec, row: Slice) -> str:
-    """The text whose vector stands for the slice."""
-    return " ".join(part for part in (spec.task, row.name.replace("_", " "), row.hint, *row.exemplars[:3]) if part)
+def slice_text(row: Slice) -> str:
+    """The text whose vector stands for the slice. The task is not in it: what all slices share says nothing of which is
+    near which."""
+    return " ".join(part for part in (row.name.replace("_", " "), row.hint, *row.exemplars[:3]) if part)
+
+
+def slice_names(spec: Spec, row: Slice) -> SliceNames:
+    """The names by which the draft cache knows relatives of the slice."""
+    labels = label_names(spec) if isinstance(spec.output, LabelOutput) else ()
+    return SliceNames(name=row.name, label=row.label, labels=frozenset(labels))
 
 
 def slice_spec(slice_row: Slice) -> SliceSpec:

@@ -16,6 +16,7 @@ from backend.drafts.cache import Admitted, SourcePrompt, admit
 from backend.drafts.models import Outcome
 from backend.drafts.vault import from_float16
 from workers.candidates.generation import exemplars_of, first_temperature
+from workers.candidates.slices import slice_names
 from workers.drafts.repeats import source_prompt
 from workers.drafts.scopes import draft_scope
 from workers.step.durable import CompileRun
@@ -52,7 +53,9 @@ def _admit_round(run: CompileRun, slice_row: Slice, number: int, rows: Sequence[
         ),
         prompt=_prompt(run, slice_row, number, temperature),
         slice_vector=np.frombuffer(bytes(slice_row.embedding or b""), dtype=np.float32).tolist(),
+        names=slice_names(run.spec, slice_row),
         missing_ppm=missing_ppm,
+        price_version=run.prices.of(teacher.model).version,
     )
 
 
@@ -109,7 +112,7 @@ def note_outcome(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -
                 family=run.spec.family,
                 arm=Arm.OFF if plan is None else plan.arm,
                 n_candidates=len(rows),
-                n_from_drafts=sum(row.origin == Origin.DRAFT for row in rows),
+                n_from_drafts=sum(bool(row.certificate) for row in rows),
                 n_picked=len(picked),
                 n_picked_from_drafts=sum(row.origin == Origin.DRAFT for row in picked),
                 mean_score=sum(scores) / len(scores) if scores else None,

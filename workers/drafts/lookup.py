@@ -13,6 +13,7 @@ from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource, nearest_drafts
 from backend.drafts.models import Scope
 from backend.queue import TaskName
+from workers.candidates.slices import slice_names
 from workers.drafts.scopes import draft_scope, find_scopes
 from workers.embedding.protocol import Embedder
 from workers.embedding.sentence import name_of
@@ -39,14 +40,18 @@ class DraftLookup:
     near: dict[UUID, tuple[NearSource, ...]]
 
 
-def look_up(tenant_id: UUID, spec: Spec, embedder: str, vectors: Any, *, seed: int) -> LookupResult:
-    """Find the near sources of (n, d) unit vectors, inside the tenant's scope."""
+def look_up(
+    tenant_id: UUID, spec: Spec, slices: Sequence[Slice], embedder: str, vectors: Any, *, seed: int
+) -> LookupResult:
+    """Find the sources that are near or related to these slices, whose unit vectors (n, d) are; inside the tenant's
+    scope."""
     identity = identity_of(spec.teacher)
     wanted = draft_scope(identity, family=spec.family, embedder=embedder, temperature=spec.sampling.temperature_inputs)
     scope = find_scopes(tenant_id, wanted, identity)
     if scope is None:
         return LookupResult(scope=None, near=tuple(() for _ in vectors))
-    near = nearest_drafts(tenant_id, scope, vectors, n_sources=N_SOURCES, seed=seed)
+    names = [slice_names(spec, slice_row) for slice_row in slices]
+    near = nearest_drafts(tenant_id, scope, vectors, n_sources=N_SOURCES, seed=seed, names=names)
     return LookupResult(scope=scope, near=tuple(map(tuple, near)))
 
 
@@ -58,7 +63,7 @@ def look_up_drafts(run: CompileRun, slices: Sequence[Slice], embedder: Embedder)
     vectors = np.stack([np.frombuffer(bytes(row.embedding or b""), dtype=np.float32) for row in todo])
     with run.transaction():
         seed = seed_of(run, "drafts", run.compile_id)
-        result = look_up(run.tenant_id, run.spec, embedder.identity, vectors, seed=seed)
+        result = look_up(run.tenant_id, run.spec, todo, embedder.identity, vectors, seed=seed)
         _ask_for_reembedding(run, embedder)
     near = {row.id: sources for row, sources in zip(todo, result.near, strict=True)}
     return DraftLookup(scope=result.scope, near=near)

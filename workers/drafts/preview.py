@@ -42,7 +42,7 @@ def preview_slices(
     d)."""
     if not offers_drafts(spec):
         return [_nothing(slice_row, Arm.OFF) for slice_row in slices]
-    result = look_up(tenant_id, spec, embedder, vectors, seed=spec.sampling.seed)
+    result = look_up(tenant_id, spec, slices, embedder, vectors, seed=spec.sampling.seed)
     if result.scope is None:
         return [_nothing(slice_row, Arm.NO_DRAFTS) for slice_row in slices]
     price = resolve_prices(spec.teacher, book=price_book(), operator=settings.KOLM_TEACHER_PRICES).main

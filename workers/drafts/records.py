@@ -8,7 +8,15 @@ from django.db.models import F
 
 from backend.domain.drafts.judge_controls import controls_of
 from backend.domain.drafts.offer_plan import OfferPlan
-from backend.domain.drafts.vocabulary import DraftState, DraftVerdict, StoredDraft, Strategy, VerdictKind, Verification
+from backend.domain.drafts.vocabulary import (
+    DraftState,
+    DraftVerdict,
+    Kinship,
+    StoredDraft,
+    Strategy,
+    VerdictKind,
+    Verification,
+)
 from backend.drafts.calibrations import learn, locked_calibration
 from backend.drafts.models import Calibration, Draft, Source, Verdict
 from workers.step.durable import CompileRun
@@ -28,7 +36,7 @@ def save_verdicts(
     other."""
     scope_id, strategy = verified_by(plan)
     row = locked_calibration(run.tenant_id, scope_id, strategy)
-    expected = {one.draft_id: (one.predicted, one.propensity) for one in plan.shown}
+    expected = {one.draft_id: (one.predicted, one.propensity) for one in (*plan.shown, *plan.pooled)}
     by_id = {draft.draft_id: draft for draft in shown}
     verdicts = [
         _row(run, plan, verification, verdict, by_id.get(verdict.draft_id), expected.get(verdict.draft_id, (0.0, 1.0)))
@@ -115,6 +123,7 @@ def _row(
         kind=verdict.kind,
         certificate=verdict.certificate or "",
         distance=1.0 if draft is None else draft.distance,
+        kinship=Kinship.OTHER if draft is None else draft.kinship,
         predicted=expected[0],
         propensity=expected[1],
         is_accepted=verdict.is_accepted,

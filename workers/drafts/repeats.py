@@ -23,7 +23,7 @@ MOST_MISSING_PPM = 200_000  # with more of the sample gone, the teacher is asked
 
 def source_prompt(spec: Spec, slice_row: Slice, *, temperature: float, exemplars: Sequence[str]) -> SourcePrompt:
     """The slice's prompt as a source remembers it."""
-    text = slice_text(spec, slice_row)
+    text = slice_text(slice_row)
     part = slice_spec(slice_row)
     request = candidate_request(spec, part, n=1, temperature=temperature, seed=None, exemplars=exemplars)
     messages = tuple((message.role, message.content) for message in request.messages)

@@ -1,11 +1,12 @@
 """The saving of a slice's drafts, worked out when the slice is synthesized: what was avoided, what verifying cost, and
 what remains. Everything from billed usage and the price in force; a net below zero is written down as one."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import Sum
 
 from backend.compiles.models import Candidate, Slice, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, CandidateState
@@ -15,7 +16,6 @@ from backend.domain.drafts.offer_plan import OfferPlan, OfferState, saving_to_js
 from backend.domain.drafts.vocabulary import Arm, Saving, Strategy
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice, cost_microusd, price_book
-from backend.domain.planning.teacher_estimates import CHOICES_PER_CALL
 from backend.drafts.calibrations import locked_calibration
 from backend.drafts.models import Offer
 from backend.drafts.statistics import running_rate
@@ -28,8 +28,8 @@ from workers.step.durable import CompileRun
 
 
 def close_offer(run: CompileRun, slice_row: Slice, price: TeacherPrice, embedder: Embedder) -> None:
-    """Write the slice's Offer, inside the transaction that ends its synthesis; the caller saves the slice. Nothing
-    where the slice never looked."""
+    """Write the slice's Offer, inside the transaction that ends its synthesis, or its selection where drafts compete
+    for that; the caller saves the slice. Nothing where the slice never looked."""
     plan = slice_row.offer_plan
     if plan is None or plan.state is OfferState.CLOSED:
         return
@@ -64,6 +64,8 @@ def _offer(run: CompileRun, slice_row: Slice, plan: OfferPlan, saving: Saving, p
         n_shown=plan.n_shown,
         n_accepted=plan.n_accepted,
         n_reused=slice_row.n_from_drafts,
+        n_pooled=plan.n_pooled,
+        n_avoided=max(0, n_avoided(slice_row, plan)),
         kept_tokens=dict(plan.kept_tokens),
         fresh_microusd=plan.fresh_microusd,
         avoided_microusd=saving.avoided,
@@ -76,12 +78,12 @@ def _offer(run: CompileRun, slice_row: Slice, plan: OfferPlan, saving: Saving, p
 
 
 def _saving(run: CompileRun, slice_row: Slice, plan: OfferPlan, price: TeacherPrice, embedder: Embedder) -> Saving:
-    asked = _sum_billed(run, f"drafts:{slice_row.position}:")
+    asked = _sum_billed(run, f"drafts:{slice_row.position}:") + plan.judged_microusd
     is_probe = plan.arm is Arm.PROBED
-    text = slice_text(run.spec, slice_row)
+    text = slice_text(slice_row)
     looked = plan.scope_id is not None
     return Saving(
-        avoided=_cost_avoided(run, slice_row, price),
+        avoided=_cost_avoided(run, slice_row, plan, price),
         verification=0 if is_probe else asked,
         exploration=asked if is_probe else 0,
         audits=_sum_billed(run, f"audit:{slice_row.position}:"),
@@ -100,22 +102,66 @@ def _calls(run: CompileRun, prefix: str) -> Any:
     )
 
 
-def _cost_avoided(run: CompileRun, slice_row: Slice, price: TeacherPrice) -> int:
-    """The price that the teacher would have been paid for as many candidates: their tokens as output, and the prompts
-    of the calls that were not made, as long as those of the slice that were."""
-    entered = Candidate.objects.filter(
-        tenant_id=run.tenant_id, slice=slice_row, origin=Origin.DRAFT, state=CandidateState.VALID
-    )
-    n_tokens = entered.aggregate(n=Sum("n_tokens"))["n"] or 0
-    if not n_tokens:
+def n_avoided(slice_row: Slice, plan: OfferPlan) -> int:
+    """The candidates that the teacher did not write because of drafts: those that entered without a question, and of
+    those that competed as many as they counted for, less what the teacher's verdicts took from that."""
+    n_judged = int(slice_row.n_from_drafts) if plan.n_pooled else 0
+    likely = math.floor(n_judged - plan.n_free + math.fsum(one.predicted for one in plan.pooled))
+    n_free = plan.n_free if plan.n_pooled else int(slice_row.n_from_drafts)
+    return n_free + min(plan.n_counted, likely)
+
+
+def _cost_avoided(run: CompileRun, slice_row: Slice, plan: OfferPlan, price: TeacherPrice) -> int:
+    """The price that the teacher would have been paid for the candidates that it did not write: as much each as it was
+    billed for those of the slice that it wrote, else of the compile, in calls of as many. Where it wrote none, what the
+    plan says that one costs; without that the drafts' own tokens."""
+    n = n_avoided(slice_row, plan)
+    if n <= 0:
         return 0
-    n = slice_row.n_candidates
-    calls_avoided = -(-n // CHOICES_PER_CALL) - -(-(n - slice_row.n_from_drafts) // CHOICES_PER_CALL)
-    made = _calls(run, f"synthesis:{slice_row.position}:").aggregate(n=Count("id"), tokens=Sum("input_tokens"))
-    if not made["n"]:  # every candidate is a draft: as long as the other slices' prompts, else nothing is claimed
-        made = _calls(run, "synthesis:").aggregate(n=Count("id"), tokens=Sum("input_tokens"))
-    prompt_tokens = made["tokens"] // made["n"] if made["n"] else 0
-    return price.cost_microusd(input_tokens=calls_avoided * prompt_tokens, output_tokens=n_tokens)
+    billed = _billed(_calls(run, f"synthesis:{slice_row.position}:"), price)
+    billed = billed or _billed(_calls(run, "synthesis:"), price)
+    if billed is not None:
+        n_written = int(slice_row.n_candidates) - n
+        n_calls = -(-(n_written + n) // billed.n_per_call) - -(-n_written // billed.n_per_call)
+        return round(n_calls * billed.prompt_microusd + n * billed.output_microusd)
+    if plan.fresh_microusd is not None:
+        return round(n * plan.fresh_microusd)
+    entered = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, origin=Origin.DRAFT)
+    entered = entered.exclude(state=CandidateState.REJECTED)
+    return price.cost_microusd(input_tokens=0, output_tokens=entered.aggregate(n=Sum("n_tokens"))["n"] or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Billed:
+    """The cost of what the teacher wrote, micro-USD as it was billed: of a call's prompt and of one choice; and how
+    many choices a call gave at most."""
+
+    prompt_microusd: float
+    output_microusd: float
+    n_per_call: int
+
+
+def _billed(calls: Any, price: TeacherPrice) -> _Billed | None:
+    """None where there were no calls, or none was answered."""
+    rows = list(calls)
+    n_choices = [len(call.choices or ()) for call in rows]
+    if not sum(n_choices):
+        return None
+    prompts = [
+        price.cost_microusd(
+            input_tokens=call.input_tokens,
+            output_tokens=0,
+            cached_tokens=call.cached_tokens,
+            cache_write_tokens=call.cache_write_tokens,
+        )
+        for call in rows
+    ]
+    outputs = sum(call.cost_microusd for call in rows) - sum(prompts)
+    return _Billed(
+        prompt_microusd=sum(prompts) / len(rows),
+        output_microusd=max(0, outputs) / sum(n_choices),
+        n_per_call=max(n_choices),
+    )
 
 
 def _remember_spending(run: CompileRun, slice_row: Slice, plan: OfferPlan, saving: Saving) -> None:
@@ -144,9 +190,11 @@ def drafts_of_compile(run: CompileRun, slices: Sequence[Slice]) -> dict[str, Any
             kept[certificate.value] = kept.get(certificate.value, 0) + n
     return {
         "lookups": sum(plan.scope_id is not None for _, plan in plans),
+        "pooled": sum(plan.n_pooled for _, plan in plans),
         "offered": n_shown,
         "accepted": n_accepted,
         "entered": sum(slice_row.n_from_drafts for slice_row, _ in plans),
+        "avoided": sum(max(0, n_avoided(slice_row, plan)) for slice_row, plan in plans),
         "acceptance": rate_json(n_accepted, n_shown),
         "kept_tokens": kept,
         "max_bad_rate_ppm": round(run.spec.draft_cache.max_bad_rate * 1_000_000),
@@ -178,6 +226,7 @@ def _slice_json(slice_row: Slice, plan: OfferPlan) -> dict[str, Any]:
         "offered": plan.n_shown,
         "accepted": plan.n_accepted,
         "entered": slice_row.n_from_drafts,
+        "pooled": plan.n_pooled,
         "proposed": len(plan.proposed),
         "kept_tokens": {certificate.value: n for certificate, n in plan.kept_tokens.items()},
         "saving": {} if plan.saving is None else saving_to_json(plan.saving),

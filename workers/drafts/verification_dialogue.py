@@ -26,15 +26,16 @@ from workers.step.teacher_session import TeacherSession, seed_of
 from workers.teachers.protocol import Choice, TeacherFailed
 from workers.teachers.verifiers.protocol import (
     Answer,
-    Conversation,
+    Dialogue,
     DraftVerifier,
+    Outcome,
     TeacherRequest,
     VerificationContext,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Dialogue:
+class _Asking:
     """The values that one slice's questions have in common."""
 
     run: CompileRun
@@ -73,7 +74,7 @@ def _verify(
 ) -> tuple[Verification, list[StoredDraft]]:
     """Ask about the planned drafts; after an adaptive probe, about the rest only where it still pays."""
     context, drafts = _load(run, slice_row, plan)
-    dialogue = _Dialogue(
+    dialogue = _Asking(
         run=run,
         slice_row=slice_row,
         session=session,
@@ -114,14 +115,16 @@ def _verifier(run: CompileRun, slice_row: Slice, context: VerificationContext, p
     return next(verifier for verifier in able if verifier.strategy == plan.strategy)
 
 
-def _ask(dialogue: _Dialogue, drafts: Sequence[StoredDraft], *, stage: int) -> Verification:
+def _ask(dialogue: _Asking, drafts: Sequence[StoredDraft], *, stage: int) -> Verification:
     """Verify these drafts, unless the teacher turns out to be another than the one that wrote them."""
     if not drafts:
         return _nothing_verified()
     run, slice_row, plan = dialogue.run, dialogue.slice_row, dialogue.plan
     rng = random.Random(seed_of(run, "verification", run.compile_id, slice_row.position, stage))
     conversation = dialogue.verifier.verify(dialogue.context, drafts, rng)
-    verification, revisions = run_dialogue(run, dialogue.session, f"drafts:{slice_row.position}:{stage}", conversation)
+    verification, revisions = run_dialogue(
+        run, StepName.SYNTHESIS, dialogue.session, f"drafts:{slice_row.position}:{stage}", conversation
+    )
     if plan.revision and not run.spec.teacher.revision and revisions - {plan.revision}:
         with run.transaction():
             run.warn(
@@ -134,7 +137,7 @@ def _ask(dialogue: _Dialogue, drafts: Sequence[StoredDraft], *, stage: int) -> V
 
 
 def _still_worth(
-    dialogue: _Dialogue, probe: Sequence[StoredDraft], rest: Sequence[StoredDraft], first: Verification
+    dialogue: _Asking, probe: Sequence[StoredDraft], rest: Sequence[StoredDraft], first: Verification
 ) -> list[StoredDraft]:
     """The drafts that the probe's verdicts leave worth showing of the rest."""
     if not rest or first.is_void:
@@ -189,10 +192,10 @@ def _nothing_verified() -> Verification:
 
 
 def run_dialogue(
-    run: CompileRun, session: TeacherSession, key: str, conversation: Conversation
-) -> tuple[Verification, set[str]]:
-    """Run a conversation through the journal: (the verification, which revisions answered). A question's digest is part
-    of its key, so an answer is never taken for that of another question."""
+    run: CompileRun, step: StepName, session: TeacherSession, key: str, conversation: Dialogue[Outcome]
+) -> tuple[Outcome, set[str]]:
+    """Run a conversation through the journal, as a part of `step`: (its outcome, which revisions answered). A
+    question's digest is part of its key, so an answer is never taken for that of another question."""
     revisions: set[str] = set()
     answers: list[Answer] | None = None
     turn = 0
@@ -200,14 +203,16 @@ def run_dialogue(
         try:
             requests = next(conversation) if answers is None else conversation.send(answers)
         except StopIteration as ended:
-            verification: Verification = ended.value
-            return verification, revisions
-        answers = _answers(run, session, f"{key}:{turn}", requests)
+            outcome: Outcome = ended.value
+            return outcome, revisions
+        answers = _answers(run, step, session, f"{key}:{turn}", requests)
         revisions |= {answer.revision for answer in answers if answer.revision}
         turn += 1
 
 
-def _answers(run: CompileRun, session: TeacherSession, key: str, requests: Sequence[TeacherRequest]) -> list[Answer]:
+def _answers(
+    run: CompileRun, step: StepName, session: TeacherSession, key: str, requests: Sequence[TeacherRequest]
+) -> list[Answer]:
     plans = [
         PlannedCall(key=f"{key}:{i}:{request_sha256(request)[:12]}", request=request)
         for i, request in enumerate(requests)
@@ -216,7 +221,7 @@ def _answers(run: CompileRun, session: TeacherSession, key: str, requests: Seque
     made = [
         call
         for at in range(0, len(plans), width)
-        for call in ask_batch(run, StepName.SYNTHESIS, session.teacher, session.price, plans[at : at + width])
+        for call in ask_batch(run, step, session.teacher, session.price, plans[at : at + width])
     ]
     return [
         Answer(choices=tuple(_choice(value) for value in call.choices), cost=call.cost, revision=call.revision)

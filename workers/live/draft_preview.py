@@ -39,6 +39,6 @@ def prospects(tenant_id: UUID, spec: Spec) -> list[PreviewedSlice]:
     already."""
     slices = declare_slices(spec)
     embedder = load_embedder(spec.embedder)
-    vectors = embedder.embed([slice_text(spec, part) for part in slices])
+    vectors = embedder.embed([slice_text(part) for part in slices])
     with tenant_scope(tenant_id):
         return preview_slices(tenant_id, spec, slices, vectors, embedder=embedder.identity)

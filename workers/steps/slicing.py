@@ -27,7 +27,7 @@ def run_slicing(run: CompileRun) -> StepDone:
         captures = load_captures(run.tenant_id, run.spec)
     embedder = embedder_of(run)
     slices = [*declare_slices(run.spec), *_capture_slices(run.spec, captures)]
-    for row, vector in zip(slices, embedder.embed([slice_text(run.spec, row) for row in slices]), strict=True):
+    for row, vector in zip(slices, embedder.embed([slice_text(row) for row in slices]), strict=True):
         row.embedding = vector.tobytes()
     with run.transaction() as fenced:
         done = _save(run, fenced.compile, slices, captures, gold, embedder)

@@ -75,9 +75,16 @@ def synthesize_slice(
         with run.transaction():
             _react(run, slice_row, reaction)
             if slice_row.is_synthesized:
-                close_offer(run, slice_row, session.price, embedder)
+                if not _is_pooled(slice_row):
+                    close_offer(run, slice_row, session.price, embedder)
                 slice_row.save(update_fields=["drafts"])
     return True
+
+
+def _is_pooled(slice_row: Slice) -> bool:
+    """Say whether drafts compete for the slice's picks: selection closes their account."""
+    plan = slice_row.offer_plan
+    return plan is not None and plan.n_pooled > 0
 
 
 def _reaction(run: CompileRun, slice_row: Slice) -> str | None:

@@ -5,18 +5,19 @@ plan.
 The words of the JSON are those of the first deployments: rows that were written before this module load as they are.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from backend.domain.drafts.vocabulary import Arm, Certificate, Saving, Strategy
+from backend.domain.drafts.vocabulary import Arm, Certificate, Kinship, Saving, Strategy
 
 
 class OfferState(StrEnum):
     PLANNED = "asked"  # drafts are to be shown to the teacher; its verdicts are not saved yet
+    POOLED = "pooled"  # drafts compete for the slice's picks; those that are picked are still to be asked about
     VERIFIED = "told"  # nothing is left to ask
     CLOSED = "closed"  # the slice is written, and its savings are booked
 
@@ -37,11 +38,15 @@ class ShownDraft:
     distance: float
     predicted: float
     propensity: float
+    kinship: Kinship = Kinship.OTHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferPlan:
-    """`shown` stands in the order of showing, the `n_first` of the adaptive probe before the others; `far` are the
+    """`pooled` are the drafts that compete unverified, in whose place `n_counted` candidates are not written (`n_free` entered without a question); once
+    asked about, in one of `n_turns` questions of which this slice's part has cost `judged_microusd`, they are no
+    longer among them. `shown` stands in the order of showing, the `n_first` of the adaptive
+    probe before the others; `far` are the
     drafts of far slices that serve as negative controls, `controls` those that did. `proposed` go along with the
     requests for fresh candidates. `missing_ppm` is the share of each source's sample that is not kept."""
 
@@ -55,6 +60,12 @@ class OfferPlan:
     nearest_distance: float | None = None
     missing_ppm: Mapping[UUID, int] = field(default_factory=lambda: MappingProxyType({}))
     proposed: tuple[PlannedDraft, ...] = ()
+    pooled: tuple[ShownDraft, ...] = ()
+    n_pooled: int = 0
+    n_free: int = 0
+    n_counted: int = 0
+    n_turns: int = 0
+    judged_microusd: int = 0
     shown: tuple[ShownDraft, ...] = ()
     n_first: int = 0
     far: tuple[PlannedDraft, ...] = ()
@@ -104,9 +115,14 @@ class OfferPlan:
         some = {name: value for name, value in some.items() if value not in (None, {})}
         if self.strategy is Strategy.ENGINE:
             some |= {"n_proposed": len(self.proposed), "engine": _pairs(self.proposed)}
+        if self.n_pooled:
+            some |= {"n_free": self.n_free, "n_pooled": self.n_pooled, "n_counted": self.n_counted, "turns": self.n_turns}
+            some["judged_microusd"] = self.judged_microusd
+        if self.pooled or self.state is OfferState.POOLED:
+            some |= {"pooled": _rows(self.pooled), "far": _pairs(self.far), "revision": self.revision}
         if self.state is OfferState.PLANNED:
-            shown = [[str(one.draft_id), one.distance, one.predicted, one.propensity] for one in self.shown]
-            some |= {"shown": shown, "first": self.n_first, "far": _pairs(self.far), "revision": self.revision}
+            some |= {"shown": _rows(self.shown), "first": self.n_first}
+            some |= {"far": _pairs(self.far), "revision": self.revision}
         return some
 
     def _outcome_json(self) -> dict[str, Any]:
@@ -132,10 +148,13 @@ class OfferPlan:
             nearest_distance=value["nearest_distance"],
             missing_ppm={UUID(id): ppm for id, ppm in value.get("missing_ppm", {}).items()},
             proposed=_plan(value.get("engine", ())),
-            shown=tuple(
-                ShownDraft(draft_id=UUID(id), distance=distance, predicted=predicted, propensity=propensity)
-                for id, distance, predicted, propensity in value.get("shown", ())
-            ),
+            pooled=_shown(value.get("pooled", ())),
+            n_pooled=value.get("n_pooled", 0),
+            n_free=value.get("n_free", 0),
+            n_counted=value.get("n_counted", 0),
+            n_turns=value.get("turns", 0),
+            judged_microusd=value.get("judged_microusd", 0),
+            shown=_shown(value.get("shown", ())),
             n_first=value.get("first", 0),
             far=_plan(value.get("far", ())),
             revision=value.get("revision", ""),
@@ -184,3 +203,21 @@ def _pairs(drafts: Iterable[PlannedDraft]) -> list[list[Any]]:
 
 def _plan(pairs: Iterable[tuple[str, float]]) -> tuple[PlannedDraft, ...]:
     return tuple(PlannedDraft(draft_id=UUID(id), distance=float(distance)) for id, distance in pairs)
+
+
+def _rows(drafts: Iterable[ShownDraft]) -> list[list[Any]]:
+    return [[str(d.draft_id), d.distance, d.predicted, d.propensity, d.kinship.value] for d in drafts]
+
+
+def _shown(rows: Iterable[Sequence[Any]]) -> tuple[ShownDraft, ...]:
+    """Rows of the releases before have no kinship."""
+    return tuple(
+        ShownDraft(
+            draft_id=UUID(row[0]),
+            distance=row[1],
+            predicted=row[2],
+            propensity=row[3],
+            kinship=Kinship(row[4]) if len(row) > 4 else Kinship.OTHER,
+        )
+        for row in rows
+    )

@@ -107,17 +107,19 @@ class VerificationOut(StepOutput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionOut(StepOutput):
-    """`picks` is the digest of the picks' keys; an ablation says how many labels it did not have to buy."""
+    """`picks` is the digest of the picks' keys, `drafts` what the receipt says of the draft cache, verdicts included;
+    an ablation says how many labels it did not have to buy."""
 
     STEP = StepName.SELECTION
     DIGESTS = {"picks": "picks"}
-    OPTIONAL = frozenset({"n_labels_reused", "reused_label_cost_microusd"})
+    OPTIONAL = frozenset({"drafts", "n_labels_reused", "reused_label_cost_microusd"})
 
     picks: str
     method: str
     n_picked: int
     n_drafts: int
     slices: list[dict[str, Any]]
+    drafts: dict[str, Any] | None = None
     n_labels_reused: int | None = None
     reused_label_cost_microusd: int | None = None
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from backend.domain.drafts.costs import Quote
@@ -63,7 +63,9 @@ class VerificationContext:
     old_messages: Mapping[UUID, tuple[Message, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
 
-Conversation = Generator[list[TeacherRequest], list[Answer], Verification]
+Outcome = TypeVar("Outcome")
+Dialogue = Generator[list[TeacherRequest], list[Answer], Outcome]
+Conversation = Dialogue[Verification]
 
 
 class DraftVerifier(Protocol):

@@ -1,0 +1,182 @@
+"""The question to the teacher about the drafts of several slices: put together from the compile's rows, asked through
+the journal."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+import numpy as np
+
+from backend.compiles.models import Candidate, Slice
+from backend.compiles.states import CandidateState
+from backend.domain.answers.candidates import Origin
+from backend.domain.drafts.offer_plan import OfferPlan
+from backend.domain.drafts.vocabulary import StoredDraft, Verification
+from backend.domain.errors import PaymentRequired
+from backend.domain.lifecycle import StepName
+from backend.drafts.cache import load_drafts
+from workers.candidates.ranking import stack
+from workers.candidates.slices import slice_spec
+from workers.drafts.verification_dialogue import run_dialogue
+from workers.embedding.protocol import Rows
+from workers.step.durable import CompileRun
+from workers.step.teacher_session import TeacherSession, seed_of
+from workers.teachers.judges.batches import NO_DRAFT
+from workers.teachers.judges.compile_judge import judge_compile
+from workers.teachers.judges.judged_slices import Control, JudgedSlice, JudgeQuestion, judge_question
+from workers.teachers.prompts.candidate_and_label import slice_lines
+from workers.teachers.protocol import TeacherFailed
+
+MAX_POSITIVES = 8  # of a slice's fresh candidates, as positive controls
+MAX_NEGATIVES = 16
+NEAR_SHARE = 0.25  # of the texts of other labels: the nearest are near misses, the very nearest may be none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The verdicts by the slice's position; `refusal` says why there are none where the teacher could not be asked."""
+
+    by_slice: Mapping[int, Verification]
+    refusal: str = ""
+
+
+def load_planned(run: CompileRun, plan: OfferPlan) -> dict[UUID, StoredDraft]:
+    """The drafts of a plan that compete unverified, and its far ones, by id; what was deleted since is not there."""
+    distances = {one.draft_id: one.distance for one in (*plan.pooled, *plan.far)}
+    kinships = {one.draft_id: one.kinship for one in plan.pooled}
+    with run.transaction():
+        stored = load_drafts(run.tenant_id, run.spec.family, distances)
+    return {id: replace(draft, kinship=kinships.get(id, draft.kinship)) for id, draft in stored.items()}
+
+
+def judge_drafts(
+    run: CompileRun,
+    session: TeacherSession,
+    slices: Sequence[Slice],
+    asked: Mapping[int, Sequence[StoredDraft]],
+    *,
+    far: Mapping[int, Sequence[StoredDraft]],
+    turn: int,
+) -> Judged:
+    """Ask the teacher about the drafts by the position of their slice, in one conversation. Where it cannot be asked,
+    the compile does without them. `slices` are all of the compile."""
+    question = _question(run, slices, asked, far)
+    rng = random.Random(seed_of(run, "verification", run.compile_id, turn))
+    try:
+        by_slice, revisions = run_dialogue(
+            run, StepName.SELECTION, session, f"drafts:all:{turn}", judge_compile(question, rng)
+        )
+    except PaymentRequired:
+        return Judged(by_slice={}, refusal="the budget has no room for the question")
+    except TeacherFailed as failed:
+        if failed.retryable:
+            raise
+        return Judged(by_slice={}, refusal="the teacher refused the question")
+    return Judged(by_slice=_of_known_revision(run, slices, by_slice, revisions))
+
+
+def _of_known_revision(
+    run: CompileRun, slices: Sequence[Slice], by_slice: Mapping[int, Verification], revisions: set[str]
+) -> dict[int, Verification]:
+    """The verdicts, but those of a teacher that turns out to be another than the one that wrote the drafts."""
+    kept: dict[int, Verification] = {}
+    for slice_row in slices:
+        if slice_row.position not in by_slice:
+            continue
+        one, plan = by_slice[slice_row.position], slice_row.offer_plan
+        known = "" if plan is None or run.spec.teacher.revision else plan.revision
+        if known and revisions - {known}:
+            with run.transaction():
+                run.warn(
+                    "teacher_revision_changed",
+                    "The teacher is another revision than the one that wrote the drafts: their verdicts count for "
+                    "nothing.",
+                    slice=slice_row.name,
+                )
+            one = Verification(verdicts=(), cost=one.cost, is_void=True)
+        kept[slice_row.position] = one
+    return kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pool:
+    """A slice's valid candidates: `texts` in the order of their keys, with unit `rows` (n, d); `is_fresh` those that
+    the teacher wrote for this compile."""
+
+    label: str
+    texts: list[str]
+    ids: list[UUID]
+    is_fresh: list[bool]
+    rows: Rows
+
+    @property
+    def fresh(self) -> list[str]:
+        return [text for text, is_fresh in zip(self.texts, self.is_fresh, strict=True) if is_fresh]
+
+
+def _question(
+    run: CompileRun,
+    slices: Sequence[Slice],
+    asked: Mapping[int, Sequence[StoredDraft]],
+    far: Mapping[int, Sequence[StoredDraft]],
+) -> JudgeQuestion:
+    filled = [slice_row for slice_row in slices if not slice_row.is_captured]
+    pools = {slice_row.position: _pool(run, slice_row) for slice_row in filled}
+    judged = tuple(_judged(slice_row, pools, asked, far) for slice_row in filled)
+    salt = f"{run.tenant_id}" if run.spec.teacher.engine == "vllm" else None
+    return judge_question(run.spec, judged, seed=seed_of(run, "judge"), cache_salt=salt)
+
+
+def _judged(
+    slice_row: Slice,
+    pools: "Mapping[int, _Pool]",
+    asked: Mapping[int, Sequence[StoredDraft]],
+    far: Mapping[int, Sequence[StoredDraft]],
+) -> JudgedSlice:
+    position = slice_row.position
+    lines = tuple(slice_lines(slice_spec(slice_row)))
+    if position not in asked:
+        return JudgedSlice(key=position, lines=lines)
+    return JudgedSlice(
+        key=position,
+        lines=lines,
+        drafts=tuple(asked[position]),
+        negatives=_near_misses(position, pools) or _as_controls(far.get(position, ())),
+        positives=tuple(pools[position].fresh[:MAX_POSITIVES]),
+    )
+
+
+def _pool(run: CompileRun, slice_row: Slice) -> _Pool:
+    valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID)
+    with run.transaction():
+        rows = list(valid.order_by("text_key").only("text", "draft_id", "origin", "embedding"))
+    return _Pool(
+        label=slice_row.label,
+        texts=[row.text for row in rows],
+        ids=[row.draft_id or NO_DRAFT for row in rows],
+        is_fresh=[row.origin == Origin.FRESH for row in rows],
+        rows=stack([row.embedding for row in rows]),
+    )
+
+
+def _near_misses(position: int, pools: Mapping[int, _Pool]) -> tuple[Control, ...]:
+    """Texts of other labels that lie near the slice's own, in no order: a judge that accepts one errs where it matters.
+    The teacher's new texts where there are any. Nothing where the slice has no label, or no other one has texts."""
+    mine = pools[position]
+    others = [pool for pool in pools.values() if mine.label and pool.label and pool.label != mine.label and pool.texts]
+    if not others or not mine.texts:
+        return ()
+    centre = mine.rows.mean(axis=0)
+    is_fresh = np.array([each for pool in others for each in pool.is_fresh])
+    texts = [(text, id) for pool in others for text, id in zip(pool.texts, pool.ids, strict=True)]
+    cosines = np.concatenate([pool.rows for pool in others]) @ centre
+    places = np.flatnonzero(is_fresh) if is_fresh.any() else np.arange(len(texts))
+    n_near = max(MAX_NEGATIVES, round(NEAR_SHARE * len(places)))
+    near = places[np.argsort(-cosines[places], kind="stable")][:n_near].tolist()
+    chosen = random.Random(f"near misses/{position}/{len(texts)}").sample(near, min(MAX_NEGATIVES, len(near)))
+    return tuple(Control(text=texts[i][0], draft_id=texts[i][1]) for i in chosen)
+
+
+def _as_controls(drafts: Sequence[StoredDraft]) -> tuple[Control, ...]:
+    return tuple(Control(text=draft.text, draft_id=draft.draft_id) for draft in drafts)
