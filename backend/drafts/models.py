@@ -8,7 +8,7 @@ own key and vectors are rotated by it (`vault`), so that a family whose key is g
 from django.db import models
 from pgvector.django import HalfVectorField
 
-from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Strategy, VerdictKind
+from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Kinship, Strategy, VerdictKind
 from backend.tenants.isolation import TenantOwned
 from backend.tenants.sealing import SealedField
 
@@ -209,6 +209,9 @@ class Verdict(TenantOwned):
     kind = models.CharField(max_length=16, choices=_choices(VerdictKind))
     certificate = models.CharField(max_length=16, choices=_choices(Certificate), blank=True)
     distance = models.FloatField()
+    kinship = models.CharField(
+        max_length=8, choices=_choices(Kinship), default=Kinship.OTHER, db_default=Kinship.OTHER.value
+    )
     predicted = models.FloatField()
     propensity = models.FloatField()
     is_accepted = models.BooleanField()
