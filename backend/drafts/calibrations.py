@@ -7,21 +7,30 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from backend.domain.drafts.calibration import GRID_VERSION, Curve, SourceCount, flat_curve, from_bytes, to_bytes, update
+from backend.domain.drafts.calibration import (
+    GRID_VERSION,
+    Curves,
+    SourceCount,
+    curves_from_bytes,
+    curves_to_bytes,
+    flat_curves,
+    learn_from,
+    prior_curves,
+)
 from backend.domain.drafts.judge_controls import Audits, BadRate, ControlCounts, bad_rate
 from backend.domain.drafts.policy import Ledger
-from backend.domain.drafts.vocabulary import Strategy, VerdictKind
+from backend.domain.drafts.vocabulary import Kinship, Strategy, VerdictKind
 from backend.drafts.models import Calibration, Verdict
 
 
 def calibration(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> Calibration:
-    """The row, or a new one that is not saved. A grid of another version says nothing to this code: back to flat."""
+    """The row, or a new one that is not saved. A grid of another version says nothing: back to the start."""
     row = Calibration.objects.filter(tenant_id=tenant_id, scope_id=scope_id, strategy=strategy).first()
     if row is None:
         row = Calibration(tenant_id=tenant_id, scope_id=scope_id, strategy=strategy, log_posterior=b"")
     if row.grid_version != GRID_VERSION or not row.log_posterior:
         row.grid_version, row.n_observations = GRID_VERSION, 0
-        row.log_posterior = to_bytes(flat_curve())
+        row.log_posterior = curves_to_bytes(initial_curves(strategy))
     return row
 
 
@@ -35,8 +44,13 @@ def locked_calibration(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> C
     return calibration(tenant_id, scope_id, strategy)
 
 
-def curve_of(row: Calibration) -> Curve:
-    return from_bytes(bytes(row.log_posterior), row.n_observations)
+def initial_curves(strategy: Strategy) -> Curves:
+    """Before the first verdict: priors were fitted to judges' verdicts, for nothing else."""
+    return prior_curves() if strategy is Strategy.JUDGE else flat_curves()
+
+
+def curves_of(row: Calibration) -> Curves:
+    return curves_from_bytes(bytes(row.log_posterior))
 
 
 def ledger_of(row: Calibration) -> Ledger:
@@ -49,11 +63,11 @@ def ledger_of(row: Calibration) -> Ledger:
 
 
 def learn(row: Calibration, verdicts: Sequence[Verdict]) -> None:
-    """Take one slice's verdicts into the curve of a locked row; what does not count for acceptance is passed over."""
+    """Take one slice's verdicts into the curves of a locked row; what does not count for acceptance is passed over."""
     counts = source_counts(verdicts)
     if counts:
-        curve = update(curve_of(row), counts.values())
-        row.log_posterior, row.n_observations = to_bytes(curve), curve.n_observations
+        curves = learn_from(curves_of(row), counts.values(), initial_curves(Strategy(row.strategy)))
+        row.log_posterior, row.n_observations = curves_to_bytes(curves), curves.n_observations
 
 
 def source_counts(verdicts: Sequence[Verdict]) -> dict[UUID, SourceCount]:
@@ -64,23 +78,28 @@ def source_counts(verdicts: Sequence[Verdict]) -> dict[UUID, SourceCount]:
         if verdict.kind == VerdictKind.VERDICT:
             by_source[verdict.source_id].append(verdict)
     return {
-        id: SourceCount(distance=rows[0].distance, n_shown=len(rows), n_accepted=sum(row.is_accepted for row in rows))
+        id: SourceCount(
+            distance=rows[0].distance,
+            n_shown=len(rows),
+            n_accepted=sum(row.is_accepted for row in rows),
+            kinship=Kinship(rows[0].kinship),
+        )
         for id, rows in by_source.items()
     }
 
 
-def replay(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> Curve:
-    """The curve computed again from the verdict log, slice by slice in the order they were saved."""
+def replay(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> Curves:
+    """The curves computed again from the verdict log, slice by slice in the order they were saved."""
     rows = Verdict.objects.filter(tenant_id=tenant_id, scope_id=scope_id, strategy=strategy).order_by("id")
     by_offer: dict[UUID, list[Verdict]] = defaultdict(list)
     for row in rows:
         by_offer[row.offer_id].append(row)
-    curve = flat_curve()
+    start = curves = initial_curves(strategy)
     for verdicts in by_offer.values():
         counts = source_counts(verdicts)
         if counts:
-            curve = update(curve, counts.values())
-    return curve
+            curves = learn_from(curves, counts.values(), start)
+    return curves
 
 
 def measured_bad_rate(row: Calibration) -> BadRate:

@@ -10,7 +10,7 @@ from backend.domain.drafts.calibration import GRID_VERSION, predict
 from backend.domain.drafts.judge_controls import exact_interval
 from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Strategy, VerdictKind
 from backend.domain.ids import Prefix
-from backend.drafts.calibrations import curve_of
+from backend.drafts.calibrations import curves_of
 from backend.drafts.models import Draft, Verdict
 from backend.drafts.tallies import Band, FamilyStats, ScopeStats, Side, StrategyStats, Tally
 from backend.rest.shapes import Constant, PublicId, Shape, TextOrNull, Time
@@ -165,11 +165,11 @@ class StrategyShape(Shape[StrategyStats]):
         return [{"distance": band.distance} | acceptance([band])._asdict() for band in row.verified]
 
     def get_curve(self, row: StrategyStats) -> list[dict[str, Any]] | None:
-        """The acceptance that the next look-up expects; None before the first verdict."""
+        """The acceptance that the next look-up expects of a slice that is no kin; None before the first verdict."""
         known = row.calibration
         if known.n_observations == 0 or known.grid_version != GRID_VERSION:
             return None
-        expected = predict(curve_of(known), [point / 1_000_000 for point in CURVE_POINTS_PPM])
+        expected = predict(curves_of(known).other, [point / 1_000_000 for point in CURVE_POINTS_PPM])
         return [
             {"distance_ppm": point, "acceptance": float(value)}
             for point, value in zip(CURVE_POINTS_PPM, expected, strict=True)

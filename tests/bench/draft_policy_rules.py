@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.domain.drafts.calibration import SourceCount, flat_curve, update
+from backend.domain.drafts.calibration import Curves, SourceCount, flat_curve, update
 from backend.domain.drafts.policy import Ledger, Offerable, decide
 from backend.domain.drafts.vocabulary import Arm
 from tests.bench.draft_policy_play import Scenario, Shelf, Taken
@@ -85,7 +85,8 @@ class Clairvoyant:
 
 
 class Ours:
-    """The product's decision and calibration, with a stream's ledger kept as a worker keeps it."""
+    """The product's decision and calibration, with a stream's ledger kept as a worker keeps it; no kinship, and a
+    flat start."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self._scenario = scenario
@@ -118,7 +119,7 @@ class Ours:
 
     def _decide(self, offerables: Sequence[Offerable], n_wanted: int, seen: dict[int, SourceCount]):  # type: ignore[no-untyped-def]
         return decide(
-            self.curve,
+            Curves(slice=self.curve, label=self.curve, other=self.curve),
             offerables,
             n_wanted=n_wanted,
             fresh_microusd=self._scenario.fresh,

@@ -101,7 +101,7 @@ def _with_proposal(
         arm=decision.arm,
         strategy=proposal.strategy,
         break_even=decision.break_even if math.isfinite(decision.break_even) else None,
-        threshold_distance=distance_at(proposal.curve, decision.break_even),
+        threshold_distance=distance_at(proposal.curves.other, decision.break_even),
         fresh_microusd=proposal.fresh_microusd,
         price_version=context.price.version,
         gate_threshold=proposal.gate_threshold,

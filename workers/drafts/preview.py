@@ -143,7 +143,7 @@ def _with_repeats(
 def _with_shown(free: PreviewedSlice, proposal: Proposal, *, nearest: float, n_open: int) -> PreviewedSlice:
     """The figures with what the teacher would be asked about; `nearest` is the distance of the first of it."""
     decision = proposal.decision
-    low, high = interval(proposal.curve, nearest, 0.95)
+    low, high = interval(proposal.curves.other, nearest, 0.95)
     known = replace(
         free,
         acceptance_low=low,

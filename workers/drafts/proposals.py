@@ -9,7 +9,7 @@ from uuid import UUID
 
 from backend.compiles.models import Slice
 from backend.domain.answers.candidates import text_key
-from backend.domain.drafts.calibration import Curve, SourceCount
+from backend.domain.drafts.calibration import Curves, SourceCount
 from backend.domain.drafts.costs import Quote, fresh_microusd
 from backend.domain.drafts.offer_plan import PlannedDraft
 from backend.domain.drafts.policy import Decision, Offerable, decide
@@ -18,7 +18,7 @@ from backend.domain.money.pricing import TeacherPrice
 from backend.domain.planning.teacher_estimates import CHOICES_PER_CALL
 from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource, prompts_of
-from backend.drafts.calibrations import calibration, curve_of, ledger_of
+from backend.drafts.calibrations import calibration, curves_of, ledger_of
 from backend.drafts.models import Calibration, Scope
 from workers.candidates.slices import slice_spec
 from workers.drafts.gate_verification import certified_threshold_of
@@ -61,7 +61,7 @@ class Proposal:
     drafts: tuple[StoredDraft, ...]
     decision: Decision
     quote: Quote
-    curve: Curve
+    curves: Curves
     fresh_microusd: float
     gate_threshold: float | None = None
 
@@ -128,10 +128,10 @@ def propose_by(
     that were shown just before."""
     quote = verifier.quote(context, drafts, price)
     fresh = fresh_cost(context, price, output_tokens=sum(d.n_tokens for d in drafts) / len(drafts))
-    curve = curve_of(row)
+    curves = curves_of(row)
     order = _source_order((*probe, *drafts))
     decision = decide(
-        curve,
+        curves,
         _offerables(drafts, quote, order),
         n_wanted=n_wanted,
         fresh_microusd=fresh,
@@ -145,7 +145,7 @@ def propose_by(
         drafts=tuple(drafts),
         decision=decision,
         quote=quote,
-        curve=curve,
+        curves=curves,
         fresh_microusd=fresh,
     )
 
@@ -231,6 +231,7 @@ def _offerables(drafts: Sequence[StoredDraft], quote: Quote, order: Mapping[UUID
             source=order[draft.source_id],
             distance=draft.distance,
             verify_microusd=mean[draft.source_id],
+            kinship=draft.kinship,
         )
         for i, draft in enumerate(drafts)
     ]

@@ -1,13 +1,14 @@
-"""The probability that a draft is accepted, by the distance of its slice: learned from verdicts, one curve for each
-(tenant, family, teacher, strategy).
+"""The probability that a draft is accepted, by the distance of its slice and by its kinship: learned from verdicts,
+three curves for each (tenant, family, teacher, strategy).
 
 A curve is a posterior over a fixed grid of falling sigmoids, a(d) = floor + (ceiling - floor) * s((threshold - d) /
 width), so that every estimate falls with the distance. The update is exact Bayes on the grid, with two departures that
 are stated here because they are choices: drafts of one source succeed and fail together, so k of them weigh as
-k / (1 + (k - 1) * 0.6) independent ones (a design effect); and with every slice the posterior is tempered by 0.3 %
-towards the prior, so that a curve follows a tenant who changes.
+k / (1 + (k - 1) * 0.6) independent ones (a design effect); and with every slice that has verdicts for it a posterior
+is tempered by 0.3 % towards its prior, so that a curve follows a tenant who changes.
 
-The prior is flat. One fitted to public data was no better, and one tenant's verdicts never move another's curve.
+The judge's priors are fitted to public data (`priors`); a strategy that nobody fitted one to starts flat. One tenant's
+verdicts never move another's curves.
 """
 
 import math
@@ -17,7 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-GRID_VERSION = 1  # of the numbers below; a state of another version is rebuilt from the verdict log
+from backend.domain.drafts.priors import ATOMS, FLAT_SHARE, Atom
+from backend.domain.drafts.vocabulary import Kinship
+
+GRID_VERSION = 2  # of the numbers below; a state of another version is rebuilt from the verdict log
 
 THRESHOLDS = np.linspace(-0.1, 0.8, 37)
 WIDTHS = np.array([0.015, 0.03, 0.06, 0.12, 0.24])
@@ -41,12 +45,29 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Curves:
+    """One curve a kinship."""
+
+    slice: Curve
+    label: Curve
+    other: Curve
+
+    def of(self, kinship: Kinship) -> Curve:
+        return {Kinship.SLICE: self.slice, Kinship.LABEL: self.label, Kinship.OTHER: self.other}[kinship]
+
+    @property
+    def n_observations(self) -> int:
+        return self.slice.n_observations + self.label.n_observations + self.other.n_observations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCount:
     """The outcome of one source's drafts in one slice. Raises ValueError where that cannot be."""
 
     distance: float
     n_shown: int
     n_accepted: int
+    kinship: Kinship = Kinship.OTHER
 
     def __post_init__(self) -> None:
         if not (0 <= self.n_accepted <= self.n_shown and math.isfinite(self.distance)):
@@ -58,6 +79,15 @@ def flat_curve() -> Curve:
     return Curve(log_posterior=np.full(N_PARTICLES, -math.log(N_PARTICLES), dtype=np.float32), n_observations=0)
 
 
+def flat_curves() -> Curves:
+    return Curves(slice=flat_curve(), label=flat_curve(), other=flat_curve())
+
+
+def prior_curves() -> Curves:
+    """The judge's curves before the first verdict (`priors`)."""
+    return Curves(**{kinship.value: _prior(ATOMS[kinship]) for kinship in Kinship})
+
+
 def predict(curve: Curve, distances: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
     """Posterior mean acceptance at each distance, (m,) in (0, 1); never rises with the distance."""
     weights = np.exp(curve.log_posterior.astype(np.float64)).reshape(-1, len(CEILINGS))
@@ -66,17 +96,40 @@ def predict(curve: Curve, distances: Sequence[float] | NDArray[np.float64]) -> N
     return acceptances
 
 
-def update(curve: Curve, counts: Iterable[SourceCount]) -> Curve:
-    """The curve after one slice's verdicts. A slice without any only lets it forget."""
-    logs = (1 - DECAY) * curve.log_posterior.astype(np.float64)  # the flat prior's share is a constant
+def predict_each(curves: Curves, places: Sequence[tuple[Kinship, float]]) -> list[float]:
+    """The acceptance that the curves predict at each (kinship, distance)."""
+    values = np.zeros(len(places))
+    for kinship in {kinship for kinship, _ in places}:
+        at = [number for number, place in enumerate(places) if place[0] is kinship]
+        values[at] = predict(curves.of(kinship), [places[number][1] for number in at])
+    return [float(value) for value in values]
+
+
+def update(curve: Curve, counts: Iterable[SourceCount], prior: Curve | None = None) -> Curve:
+    """The curve after one slice's verdicts; what it forgets leads back to `prior` (None: flat). A slice without any
+    only lets it forget."""
+    logs = (1 - DECAY) * curve.log_posterior.astype(np.float64)
+    if prior is not None:  # the flat one's share is a constant
+        logs += DECAY * prior.log_posterior.astype(np.float64)
     n_verdicts = 0
     for count in counts:
         if count.n_shown:
             logs += _log_likelihood(count)
             n_verdicts += count.n_shown
-    logs -= logs.max()
-    logs -= math.log(np.exp(logs).sum())
-    return Curve(log_posterior=logs.astype(np.float32), n_observations=curve.n_observations + n_verdicts)
+    return Curve(log_posterior=_normalize(logs), n_observations=curve.n_observations + n_verdicts)
+
+
+def learn_from(curves: Curves, counts: Iterable[SourceCount], prior: Curves) -> Curves:
+    """The curves after one slice's verdicts, each updated by those of its kinship. A curve without any stays: what
+    verdicts on strangers say is no reason to forget what is known of kin."""
+    by_kinship: dict[Kinship, list[SourceCount]] = {kinship: [] for kinship in Kinship}
+    for count in counts:
+        by_kinship[count.kinship].append(count)
+    learnt = {
+        kinship.value: update(curves.of(kinship), those, prior.of(kinship)) if those else curves.of(kinship)
+        for kinship, those in by_kinship.items()
+    }
+    return Curves(**learnt)
 
 
 def acceptance_after(acceptance: float, n_shown: int, n_accepted: int) -> float:
@@ -114,19 +167,47 @@ def interval(curve: Curve, distance: float, level: float) -> tuple[float, float]
     return float(low), float(high)
 
 
-def to_bytes(curve: Curve) -> bytes:
-    """4,442 bytes: the grid's version and the little-endian posterior; `n_observations` is kept beside."""
-    return _HEADER + curve.log_posterior.astype("<f4").tobytes()
+def curves_to_bytes(curves: Curves) -> bytes:
+    """13,334 bytes, little-endian: the grid's version (2), the observations of slice, label and other (4 each), and
+    their posteriors in that order."""
+    parts = [curves.of(kinship) for kinship in Kinship]
+    counts = np.array([curve.n_observations for curve in parts], dtype="<u4").tobytes()
+    return _HEADER + counts + b"".join(curve.log_posterior.astype("<f4").tobytes() for curve in parts)
 
 
-def from_bytes(data: bytes, n_observations: int) -> Curve:
+def curves_from_bytes(data: bytes) -> Curves:
     """Raises ValueError for another grid's state, or one that is no posterior."""
-    if data[:2] != _HEADER or len(data) != 2 + 4 * N_PARTICLES:
-        raise ValueError("this is not a curve of the grid in use")
-    logs = np.frombuffer(data, dtype="<f4", offset=2).astype(np.float32)
-    if not (logs <= 0).all() or abs(np.exp(logs.astype(np.float64)).sum() - 1) > 1e-3:
+    n_before = len(_HEADER) + 4 * len(Kinship)
+    if data[: len(_HEADER)] != _HEADER or len(data) != n_before + 4 * N_PARTICLES * len(Kinship):
+        raise ValueError("these are not curves of the grid in use")
+    counts = np.frombuffer(data, dtype="<u4", offset=len(_HEADER), count=len(Kinship))
+    rows = np.frombuffer(data, dtype="<f4", offset=n_before).astype(np.float32).reshape(len(Kinship), N_PARTICLES)
+    if not (rows <= 0).all() or (abs(np.exp(rows.astype(np.float64)).sum(axis=1) - 1) > 1e-3).any():
         raise ValueError("a curve's state does not sum to one")
-    return Curve(log_posterior=logs, n_observations=n_observations)
+    parts = {
+        kinship.value: Curve(log_posterior=row, n_observations=int(n))
+        for kinship, row, n in zip(Kinship, rows, counts, strict=True)
+    }
+    return Curves(**parts)
+
+
+def _prior(atoms: Sequence[Atom]) -> Curve:
+    """The atoms' weights at their places of the grid, and a share of the flat curve, so that nothing is impossible."""
+    weights = np.full((len(THRESHOLDS), len(WIDTHS), len(CEILINGS)), FLAT_SHARE / N_PARTICLES)
+    total = math.fsum(atom.weight for atom in atoms)
+    for atom in atoms:
+        places = (_place(THRESHOLDS, atom.threshold), _place(WIDTHS, atom.width), _place(CEILINGS, atom.ceiling))
+        weights[places] += (1 - FLAT_SHARE) * atom.weight / total
+    return Curve(log_posterior=_normalize(np.log(weights.ravel())), n_observations=0)
+
+
+def _place(axis: NDArray[np.float64], value: float) -> int:
+    return int(abs(axis - value).argmin())
+
+
+def _normalize(logs: NDArray[np.float64]) -> NDArray[np.float32]:
+    logs = logs - logs.max()
+    return (logs - math.log(np.exp(logs).sum())).astype(np.float32)
 
 
 def _sigmoids(distances: NDArray[np.float64]) -> NDArray[np.float64]:

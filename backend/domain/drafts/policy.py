@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
 
-from backend.domain.drafts.calibration import Curve, SourceCount, acceptance_after, predict
+from backend.domain.drafts.calibration import Curves, SourceCount, acceptance_after, predict_each
 from backend.domain.drafts.costs import Quote, break_even
 from backend.domain.drafts.expected_savings import SourceOffer, expected_nets
-from backend.domain.drafts.vocabulary import Arm
+from backend.domain.drafts.vocabulary import Arm, Kinship
 
 MOST_SHOWN = 2  # times what is wanted
 FIRST_OF_SOURCE = 2
@@ -35,13 +35,15 @@ EXPLORATION_SHARE = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offerable:
-    """A draft that could be shown. `index` is the caller's; `distance` is its source's; `verify_microusd` what this
-    draft adds to the request, which under a log-prob rule has to be equal for all drafts of a source."""
+    """A draft that could be shown. `index` is the caller's; `distance` and `kinship` are its source's;
+    `verify_microusd` is what this draft adds to the request, which under a log-prob rule has to be equal for all drafts
+    of a source."""
 
     index: int
     source: int
     distance: float
     verify_microusd: float
+    kinship: Kinship = Kinship.OTHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ranked:
-    """`known` is what the curve says, `acceptance` what it says after what was seen of the source."""
+    """`known` is what its curve says, `acceptance` what it says after what was seen of the source."""
 
     draft: Offerable
     known: float
@@ -87,7 +89,7 @@ _NOTHING_SEEN: Mapping[int, SourceCount] = MappingProxyType({})
 
 
 def decide(
-    curve: Curve,
+    curves: Curves,
     offerables: Sequence[Offerable],
     *,
     n_wanted: int,
@@ -105,7 +107,7 @@ def decide(
     """
     if n_wanted <= 0 or not offerables:
         return Decision(arm=Arm.NOT_WORTH if offerables else Arm.NO_DRAFTS)
-    ranked = _rank(curve, offerables, fresh_microusd, rng, seen)
+    ranked = _rank(curves, offerables, fresh_microusd, rng, seen)
     worth = [each for each in ranked if each.net > 0]
     foremost = worth[: MOST_SHOWN * n_wanted]
     nets = expected_nets(
@@ -124,16 +126,16 @@ def decide(
 
 
 def _rank(
-    curve: Curve,
+    curves: Curves,
     offerables: Sequence[Offerable],
     fresh_microusd: float,
     rng: random.Random,
     seen: Mapping[int, SourceCount],
 ) -> list[_Ranked]:
     """Best source first, its drafts in random order."""
-    distances = {draft.source: draft.distance for draft in offerables}
-    known = dict(zip(distances, predict(curve, list(distances.values())).tolist(), strict=True))
-    by_source: dict[int, list[_Ranked]] = {source: [] for source in distances}
+    places = {draft.source: (draft.kinship, draft.distance) for draft in offerables}
+    known = dict(zip(places, predict_each(curves, list(places.values())), strict=True))
+    by_source: dict[int, list[_Ranked]] = {source: [] for source in known}
     for draft in offerables:
         count = seen.get(draft.source, _NO_COUNT)
         acceptance = acceptance_after(known[draft.source], count.n_shown, count.n_accepted)

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backend.domain.drafts.calibration import GRID_VERSION, SourceCount, flat_curve, to_bytes, update
+from backend.domain.drafts.calibration import GRID_VERSION, SourceCount, curves_to_bytes, flat_curves, learn_from
 from backend.domain.drafts.judge_controls import exact_interval
 from backend.domain.drafts.vocabulary import Arm, Strategy
 from backend.drafts.cache import DraftScope
@@ -40,13 +40,13 @@ def families(tenant: Tenant, query: str = "") -> list[dict[str, Any]]:
 
 
 def calibrate(tenant: Tenant, **changes: Any) -> None:
-    curve = update(flat_curve(), [SourceCount(distance=0.1, n_shown=4, n_accepted=4)] * 10)
+    curves = learn_from(flat_curves(), [SourceCount(distance=0.1, n_shown=4, n_accepted=4)] * 10, flat_curves())
     fields: dict[str, Any] = {
         "scope": scope_of(tenant),
         "strategy": Strategy.JUDGE,
         "grid_version": GRID_VERSION,
-        "log_posterior": to_bytes(curve),
-        "n_observations": curve.n_observations,
+        "log_posterior": curves_to_bytes(curves),
+        "n_observations": curves.n_observations,
     }
     with tenant_scope(tenant.id):
         Calibration.objects.create(tenant_id=tenant.id, **(fields | changes))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backend.compiles.models import CompileEvent, TeacherCall
-from backend.domain.drafts.calibration import to_bytes
+from backend.domain.drafts.calibration import curves_to_bytes
 from backend.domain.drafts.vocabulary import Arm, Certificate, Strategy, VerdictKind
 from backend.domain.lifecycle import StepName
 from backend.drafts import purging
@@ -304,7 +304,7 @@ def test_the_calibration_can_be_computed_again_from_the_verdicts(known, monkeypa
     assert learnt.n_observations > 0
     with tenant_scope(known.id):
         again = replay(known.id, learnt.scope_id, Strategy(learnt.strategy))
-    assert to_bytes(again) == bytes(learnt.log_posterior)
+    assert curves_to_bytes(again) == bytes(learnt.log_posterior)
     assert learnt.n_negative_controls > 0
     assert learnt.n_negative_accepted == 0
 

@@ -18,26 +18,33 @@ from backend.domain.drafts.calibration import (
     THRESHOLDS,
     WIDTHS,
     Curve,
+    Curves,
     SourceCount,
     acceptance_after,
+    curves_from_bytes,
+    curves_to_bytes,
     distance_at,
     flat_curve,
-    from_bytes,
+    flat_curves,
     interval,
+    learn_from,
     predict,
-    to_bytes,
+    predict_each,
+    prior_curves,
     update,
 )
+from backend.domain.drafts.vocabulary import Kinship
 
 
-def count(distance: float, n_shown: int, n_accepted: int) -> SourceCount:
-    return SourceCount(distance=distance, n_shown=n_shown, n_accepted=n_accepted)
+def count(distance: float, n_shown: int, n_accepted: int, kinship: Kinship = Kinship.OTHER) -> SourceCount:
+    return SourceCount(distance=distance, n_shown=n_shown, n_accepted=n_accepted, kinship=kinship)
 
 
 @st.composite
 def counts(draw: st.DrawFn) -> SourceCount:
     n_shown = draw(st.integers(0, 12))
-    return count(draw(st.floats(0, 2)), n_shown, draw(st.integers(0, n_shown)))
+    kinship = draw(st.sampled_from(Kinship))
+    return count(draw(st.floats(0, 2)), n_shown, draw(st.integers(0, n_shown)), kinship)
 
 
 slices = st.lists(st.lists(counts(), max_size=4), max_size=12)
@@ -48,6 +55,13 @@ def learnt(verdicts: Sequence[Sequence[SourceCount]]) -> Curve:
     for each in verdicts:
         curve = update(curve, each)
     return curve
+
+
+def learnt_curves(verdicts: Sequence[Sequence[SourceCount]]) -> Curves:
+    curves = prior_curves()
+    for each in verdicts:
+        curves = learn_from(curves, each, prior_curves())
+    return curves
 
 
 def reference(verdicts: Sequence[Sequence[SourceCount]], distance: float) -> float:
@@ -91,13 +105,16 @@ def test_the_estimate_never_rises_with_the_distance(verdicts: list[list[SourceCo
 
 
 @given(verdicts=slices)
-def test_a_curve_comes_back_from_its_bytes_exactly_and_is_small(verdicts: list[list[SourceCount]]) -> None:
-    curve = learnt(verdicts)
-    data = to_bytes(curve)
-    again = from_bytes(data, curve.n_observations)
-    assert len(data) <= 5000
-    assert np.array_equal(again.log_posterior, curve.log_posterior)
-    assert to_bytes(again) == data
+def test_curves_come_back_from_their_bytes_exactly(verdicts: list[list[SourceCount]]) -> None:
+    curves = learnt_curves(verdicts)
+    data = curves_to_bytes(curves)
+    again = curves_from_bytes(data)
+    assert len(data) == 13_334
+    assert curves_to_bytes(again) == data
+    for kinship in Kinship:
+        assert np.array_equal(again.of(kinship).log_posterior, curves.of(kinship).log_posterior)
+        n_verdicts = sum(c.n_shown for each in verdicts for c in each if c.kinship is kinship)
+        assert again.of(kinship).n_observations == n_verdicts
     assert again.n_observations == sum(c.n_shown for each in verdicts for c in each)
 
 
@@ -105,10 +122,42 @@ def test_a_curve_comes_back_from_its_bytes_exactly_and_is_small(verdicts: list[l
 def test_the_same_verdicts_replayed_make_the_same_bytes_also_by_way_of_storage(
     verdicts: list[list[SourceCount]],
 ) -> None:
-    stored = flat_curve()
+    stored = prior_curves()
     for each in verdicts:
-        stored = from_bytes(to_bytes(update(stored, each)), 0)
-    assert to_bytes(learnt(verdicts)) == to_bytes(learnt(verdicts)) == to_bytes(stored)
+        stored = curves_from_bytes(curves_to_bytes(learn_from(stored, each, prior_curves())))
+    assert curves_to_bytes(learnt_curves(verdicts)) == curves_to_bytes(stored)
+
+
+@given(verdicts=slices, kinship=st.sampled_from(Kinship))
+def test_a_curve_learns_from_its_own_kin_alone(verdicts: list[list[SourceCount]], kinship: Kinship) -> None:
+    own = [kin for each in verdicts if (kin := [c for c in each if c.kinship is kinship])]
+    alone, among = learnt_curves(own).of(kinship), learnt_curves(verdicts).of(kinship)
+    assert np.array_equal(alone.log_posterior, among.log_posterior)
+
+
+def test_what_a_curve_forgets_leads_back_to_its_prior() -> None:
+    prior = prior_curves().slice
+    curve = prior
+    for _ in range(30):
+        curve = update(curve, [count(0.2, 8, 0)], prior)
+    low = predict(curve, [0.2])[0]
+    for _ in range(3000):
+        curve = update(curve, [], prior)
+    assert low < 0.1
+    assert predict(curve, [0.2])[0] == pytest.approx(predict(prior, [0.2])[0], abs=0.01)
+
+
+def test_kin_is_expected_to_be_accepted_until_two_slices_refuse() -> None:
+    """At the distances of slices that share a task: closer kin more, and never more than what one slice can undo."""
+    start = prior_curves()
+    for distance in (0.05, 0.2, 0.35):
+        same, label, other = predict_each(start, [(kinship, distance) for kinship in Kinship])
+        assert same > label > other
+        assert same > 0.75
+        refused = start
+        for _ in range(2):
+            refused = learn_from(refused, [count(distance, 8, 0, Kinship.SLICE)], start)
+        assert predict(refused.slice, [distance])[0] < 0.45
 
 
 def test_there_are_1110_particles_and_a_flat_curve_weighs_them_alike() -> None:
@@ -117,21 +166,24 @@ def test_there_are_1110_particles_and_a_flat_curve_weighs_them_alike() -> None:
     assert flat_curve().n_observations == 0
 
 
+FLAT = curves_to_bytes(flat_curves())
+
+
 @pytest.mark.parametrize(
     "data",
     [
         b"",
-        to_bytes(flat_curve())[:-1],
-        to_bytes(flat_curve()) + b"\0",
-        b"\x63\x00" + to_bytes(flat_curve())[2:],
-        to_bytes(flat_curve())[:-4] + np.array([np.nan], dtype="<f4").tobytes(),
-        to_bytes(flat_curve())[:-4] + np.array([3.0], dtype="<f4").tobytes(),
-        to_bytes(flat_curve())[:2] + bytes(4 * N_PARTICLES),
+        FLAT[:-1],
+        FLAT + b"\0",
+        b"\x01\x00" + FLAT[2:],
+        FLAT[:-4] + np.array([np.nan], dtype="<f4").tobytes(),
+        FLAT[:-4] + np.array([3.0], dtype="<f4").tobytes(),
+        FLAT[: 14 + 4 * N_PARTICLES] + bytes(4 * N_PARTICLES) + FLAT[14 + 8 * N_PARTICLES :],
     ],
 )
-def test_bytes_that_are_no_curve_of_this_grid_are_refused(data: bytes) -> None:
+def test_bytes_that_are_no_curves_of_this_grid_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="curve"):
-        from_bytes(data, 0)
+        curves_from_bytes(data)
 
 
 @pytest.mark.parametrize(("distance", "n_shown", "n_accepted"), [(math.nan, 1, 1), (0.1, 1, 2), (0.1, 2, -1)])

@@ -3,13 +3,14 @@
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.domain.drafts.calibration import Curve, SourceCount, flat_curve, predict, update
+from backend.domain.drafts.calibration import Curves, SourceCount, flat_curve, flat_curves, predict, update
 from backend.domain.drafts.policy import (
     EXPLORATION_SHARE,
     FIRST_OF_SOURCE,
@@ -19,17 +20,17 @@ from backend.domain.drafts.policy import (
     Offerable,
     decide,
 )
-from backend.domain.drafts.vocabulary import Arm
+from backend.domain.drafts.vocabulary import Arm, Kinship
 
 FRESH = 100.0
 
 
-def taught(n_accepted: int, distance: float = 0.2) -> Curve:
+def taught(n_accepted: int, distance: float = 0.2) -> Curves:
     """After 40 slices in which `n_accepted` of 8 were accepted."""
     curve = flat_curve()
     for _ in range(40):
         curve = update(curve, [SourceCount(distance=distance, n_shown=8, n_accepted=n_accepted)])
-    return curve
+    return Curves(slice=curve, label=curve, other=curve)
 
 
 GOOD, HALF, BAD = taught(8), taught(4), taught(0)
@@ -42,7 +43,7 @@ def offered(*sources: tuple[float, int], verify: float = 20.0) -> list[Offerable
     return [Offerable(index=i, source=s, distance=d, verify_microusd=verify) for i, (s, d) in enumerate(drafts)]
 
 
-def decided(curve: Curve, offerables: list[Offerable], **changes: Any) -> Decision:
+def decided(curves: Curves, offerables: list[Offerable], **changes: Any) -> Decision:
     values = {
         "n_wanted": 12,
         "fresh_microusd": FRESH,
@@ -50,7 +51,7 @@ def decided(curve: Curve, offerables: list[Offerable], **changes: Any) -> Decisi
         "ledger": NEW,
         "rng": random.Random(1),
     } | changes
-    return decide(curve, offerables, **values)
+    return decide(curves, offerables, **values)
 
 
 @st.composite
@@ -71,16 +72,21 @@ ledgers = st.builds(
     spent_microusd=st.floats(0, 1e6),
     explored_microusd=st.floats(0, 2e4),
 )
-curves = st.sampled_from([flat_curve(), GOOD, HALF, BAD])
+all_curves = st.sampled_from([flat_curves(), GOOD, HALF, BAD])
 
 
 @given(
-    curve=curves, drafts=offerables(), n=st.integers(0, 14), over=st.floats(0, 500), ledger=ledgers, seed=st.integers()
+    curves=all_curves,
+    drafts=offerables(),
+    n=st.integers(0, 14),
+    over=st.floats(0, 500),
+    ledger=ledgers,
+    seed=st.integers(),
 )
 def test_a_draft_that_is_not_expected_to_pay_is_shown_only_as_a_probe_within_its_allowance(
-    curve: Curve, drafts: list[Offerable], n: int, over: float, ledger: Ledger, seed: int
+    curves: Curves, drafts: list[Offerable], n: int, over: float, ledger: Ledger, seed: int
 ) -> None:
-    found = decided(curve, drafts, n_wanted=n, overhead_microusd=over, ledger=ledger, rng=random.Random(seed))
+    found = decided(curves, drafts, n_wanted=n, overhead_microusd=over, ledger=ledger, rng=random.Random(seed))
     by_index = {o.index: o for o in drafts}
     nets = [p * FRESH - by_index[i].verify_microusd for i, p in zip(found.shown, found.predicted, strict=True)]
     if found.arm is Arm.OFFERED:
@@ -96,13 +102,18 @@ def test_a_draft_that_is_not_expected_to_pay_is_shown_only_as_a_probe_within_its
 
 
 @given(
-    curve=curves, drafts=offerables(), n=st.integers(0, 14), over=st.floats(0, 500), ledger=ledgers, seed=st.integers()
+    curves=all_curves,
+    drafts=offerables(),
+    n=st.integers(0, 14),
+    over=st.floats(0, 500),
+    ledger=ledgers,
+    seed=st.integers(),
 )
 def test_a_decision_is_well_formed_and_the_same_again_from_the_same_seed(
-    curve: Curve, drafts: list[Offerable], n: int, over: float, ledger: Ledger, seed: int
+    curves: Curves, drafts: list[Offerable], n: int, over: float, ledger: Ledger, seed: int
 ) -> None:
     found, again = (
-        decided(curve, drafts, n_wanted=n, overhead_microusd=over, ledger=ledger, rng=random.Random(seed))
+        decided(curves, drafts, n_wanted=n, overhead_microusd=over, ledger=ledger, rng=random.Random(seed))
         for _ in range(2)
     )
     assert found == again
@@ -115,8 +126,8 @@ def test_a_decision_is_well_formed_and_the_same_again_from_the_same_seed(
 
 def test_where_nothing_is_wanted_nothing_is_shown() -> None:
     overdue = Ledger(n_lookups=99, n_since_shown=99, spent_microusd=1e9, explored_microusd=0.0)
-    for curve in (GOOD, BAD):
-        assert decided(curve, offered((0.1, 8)), n_wanted=0, ledger=overdue).shown == ()
+    for curves in (GOOD, BAD):
+        assert decided(curves, offered((0.1, 8)), n_wanted=0, ledger=overdue).shown == ()
     assert decided(GOOD, []).arm is Arm.NO_DRAFTS
 
 
@@ -164,12 +175,12 @@ def test_what_was_seen_decides_about_the_rest_of_each_source() -> None:
 
 def test_a_curve_that_says_never_mends_within_its_allowance() -> None:
     """The drafts would be accepted; the curve was taught that they are not. 2 % of what is spent is enough."""
-    curve, spent, explored, n_since = BAD, 0.0, 0.0, 0
+    curve, spent, explored, n_since = BAD.other, 0.0, 0.0, 0
     drafts = offered((0.2, 8), (0.2, 8))
     arms = []
     for at in range(2000):
         ledger = Ledger(n_lookups=at, n_since_shown=n_since, spent_microusd=spent, explored_microusd=explored)
-        found = decided(curve, drafts, ledger=ledger)
+        found = decided(replace(BAD, other=curve), drafts, ledger=ledger)
         arms.append(found.arm)
         cost = 100.0 + 20.0 * len(found.shown) if found.shown else 0.0
         spent += 1200.0 + cost
@@ -195,3 +206,14 @@ def test_the_break_even_is_what_the_plan_would_need() -> None:
 def test_a_propensity_is_the_share_of_its_sources_drafts() -> None:
     found = decided(GOOD, offered((0.2, 8)), n_wanted=2)
     assert set(found.propensity) == {2 / 8}
+
+
+def test_each_source_is_judged_by_the_curve_of_its_kinship() -> None:
+    curves = Curves(slice=GOOD.other, label=HALF.other, other=BAD.other)
+    drafts = [
+        Offerable(index=i, source=i, distance=0.2, verify_microusd=20.0, kinship=kinship)
+        for i, kinship in enumerate((Kinship.OTHER, Kinship.LABEL, Kinship.SLICE))
+    ]
+    decision = decided(curves, drafts, overhead_microusd=1.0)
+    assert decision.shown == (2, 1)
+    assert decision.predicted[0] > 0.9 > decision.predicted[1] > 0.4
