@@ -21,5 +21,11 @@ def with_proposals(run: CompileRun, slice_row: Slice, request: CompletionRequest
     with run.transaction():
         stored = load_drafts(run.tenant_id, run.spec.family, {one.draft_id: one.distance for one in proposed})
     texts = tuple(stored[one.draft_id].text for one in proposed if one.draft_id in stored)
-    salt = hashlib.sha256(b"kolm/cache_salt/" + run.tenant_id.bytes).hexdigest()[:32]
-    return replace(request, drafts=texts, cache_salt=salt)
+    return replace(request, drafts=texts, cache_salt=cache_salt_of(run))
+
+
+def cache_salt_of(run: CompileRun) -> str | None:
+    """The salt that keeps an engine's prefix cache to the tenant; None for a teacher that takes none."""
+    if not caps_of(run.spec.teacher).engine_drafts:
+        return None
+    return hashlib.sha256(b"kolm/cache_salt/" + run.tenant_id.bytes).hexdigest()[:32]

@@ -1,6 +1,7 @@
-"""The drafts that enter the slice by the teacher's verdicts: accepted drafts as candidates, each with its
-certificate."""
+"""The drafts that enter a slice: by the teacher's verdicts as candidates, each with its certificate, or unverified to
+compete with what the teacher writes."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -8,7 +9,9 @@ from uuid import UUID
 from backend.compiles.models import Candidate, Compile, Slice
 from backend.compiles.states import CandidateState, state_when_written
 from backend.domain.answers.candidates import Origin, text_key
+from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, Verification
+from backend.drafts.cache import load_drafts
 from workers.scoring.verifier import check_text, gate_reasons
 from workers.step.durable import CompileRun
 
@@ -85,4 +88,47 @@ def _candidate(
         cost_microusd=verdict.cost_microusd,
         draft_id=draft.draft_id,
         certificate=verdict.certificate or "",
+    )
+
+
+def pool_drafts(
+    run: CompileRun, compile: Compile, slice_row: Slice, plan: OfferPlan, heldout: frozenset[str]
+) -> OfferPlan:
+    """Add the drafts of a plan as candidates that nobody has verified, in the transaction of the plan; returns the plan
+    with those that are candidates now."""
+    distances = {one.draft_id: one.distance for one in plan.pooled}
+    stored = load_drafts(run.tenant_id, run.spec.family, distances)
+    rows: dict[str, Candidate] = {}
+    for one in plan.pooled:
+        draft = stored.get(one.draft_id)
+        if draft is None:
+            continue
+        key = text_key(draft.text)
+        if not (check_text(draft.text, heldout, key) or gate_reasons(run.spec, draft.text)):
+            rows.setdefault(key, _unverified(run, compile, slice_row, draft, key))
+    known = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, text_key__in=list(rows))
+    for key in known.values_list("text_key", flat=True):
+        del rows[key]
+    Candidate.objects.bulk_create(rows.values())
+    there = {row.draft_id for row in rows.values()}
+    pooled = tuple(one for one in plan.pooled if one.draft_id in there)
+    n_counted = min(plan.n_counted, math.floor(math.fsum(one.predicted for one in pooled) + 1e-9))
+    return replace(
+        plan, pooled=pooled, n_pooled=len(pooled), n_counted=n_counted, n_free=int(slice_row.n_from_drafts)
+    )
+
+
+def _unverified(run: CompileRun, compile: Compile, slice_row: Slice, draft: StoredDraft, key: str) -> Candidate:
+    return Candidate(
+        tenant_id=run.tenant_id,
+        compile=compile,
+        slice=slice_row,
+        text=draft.text,
+        text_key=key,
+        origin=Origin.DRAFT,
+        round=slice_row.round,
+        state=CandidateState.VALID,
+        logprob=draft.logprob,
+        n_tokens=draft.n_tokens,
+        draft_id=draft.draft_id,
     )

@@ -15,7 +15,9 @@ from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.drafts.vocabulary import StoredDraft, Verification
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
+from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import load_drafts
+from workers.candidates.engine_proposals import cache_salt_of
 from workers.candidates.ranking import stack
 from workers.candidates.slices import slice_spec
 from workers.drafts.verification_dialogue import run_dialogue
@@ -48,6 +50,15 @@ def load_planned(run: CompileRun, plan: OfferPlan) -> dict[UUID, StoredDraft]:
     with run.transaction():
         stored = load_drafts(run.tenant_id, run.spec.family, distances)
     return {id: replace(draft, kinship=kinships.get(id, draft.kinship)) for id, draft in stored.items()}
+
+
+def described_slices(spec: Spec, filled: Sequence[Slice]) -> JudgeQuestion:
+    """The question about slices that nothing is asked about yet: what every request begins with."""
+    return judge_question(spec, tuple(_described(slice_row) for slice_row in filled), seed=None)
+
+
+def _described(slice_row: Slice) -> JudgedSlice:
+    return JudgedSlice(key=slice_row.position, lines=tuple(slice_lines(slice_spec(slice_row))))
 
 
 def judge_drafts(
@@ -124,8 +135,7 @@ def _question(
     filled = [slice_row for slice_row in slices if not slice_row.is_captured]
     pools = {slice_row.position: _pool(run, slice_row) for slice_row in filled}
     judged = tuple(_judged(slice_row, pools, asked, far) for slice_row in filled)
-    salt = f"{run.tenant_id}" if run.spec.teacher.engine == "vllm" else None
-    return judge_question(run.spec, judged, seed=seed_of(run, "judge"), cache_salt=salt)
+    return judge_question(run.spec, judged, seed=seed_of(run, "judge"), cache_salt=cache_salt_of(run))
 
 
 def _judged(
@@ -134,13 +144,11 @@ def _judged(
     asked: Mapping[int, Sequence[StoredDraft]],
     far: Mapping[int, Sequence[StoredDraft]],
 ) -> JudgedSlice:
-    position = slice_row.position
-    lines = tuple(slice_lines(slice_spec(slice_row)))
+    position, described = slice_row.position, _described(slice_row)
     if position not in asked:
-        return JudgedSlice(key=position, lines=lines)
-    return JudgedSlice(
-        key=position,
-        lines=lines,
+        return described
+    return replace(
+        described,
         drafts=tuple(asked[position]),
         negatives=_near_misses(position, pools) or _as_controls(far.get(position, ())),
         positives=tuple(pools[position].fresh[:MAX_POSITIVES]),

@@ -1,19 +1,25 @@
 """Looks into the draft cache for slices, in one fetch for all of a compile or of a preview. Writes nothing but the
 request that sources of an embedder that was replaced be embedded again."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 
+from backend.blobs import get_jsonl
 from backend.compiles.models import Outbox, Slice
-from backend.domain.spec.parsing import Spec
+from backend.domain.drafts.prefilter import LEAST_GOLD, is_off_label
+from backend.domain.drafts.vocabulary import StoredDraft
+from backend.domain.planning.step_outputs import SlicingOut
+from backend.domain.spec.parsing import LabelOutput, Spec, label_names
 from backend.drafts.cache import NearSource, nearest_drafts
 from backend.drafts.models import Scope
 from backend.queue import TaskName
 from workers.candidates.slices import slice_names
+from workers.drafts.proposals import can_judge
 from workers.drafts.scopes import draft_scope, find_scopes
 from workers.embedding.protocol import Embedder
 from workers.embedding.sentence import name_of
@@ -22,6 +28,7 @@ from workers.step.teacher_profile import identity_of
 from workers.step.teacher_session import seed_of
 
 N_SOURCES = 4
+MOST_FILTERED = 2  # drafts of a slice that are looked at, times N: as many as may compete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +41,13 @@ class LookupResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftLookup:
-    """A look-up for the slices of one compile: the near sources by the slice's id."""
+    """A look-up for the slices of one compile: the near sources by the slice's id, and those of their drafts that look
+    like another label's. `filled` are all slices that the teacher fills."""
 
     scope: Scope | None
     near: dict[UUID, tuple[NearSource, ...]]
+    filled: tuple[Slice, ...]
+    off_label: dict[UUID, frozenset[UUID]]
 
 
 def look_up(
@@ -65,8 +75,51 @@ def look_up_drafts(run: CompileRun, slices: Sequence[Slice], embedder: Embedder)
         seed = seed_of(run, "drafts", run.compile_id)
         result = look_up(run.tenant_id, run.spec, todo, embedder.identity, vectors, seed=seed)
         _ask_for_reembedding(run, embedder)
-    near = {row.id: sources for row, sources in zip(todo, result.near, strict=True)}
-    return DraftLookup(scope=result.scope, near=near)
+    gold = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train)
+    off_label = drafts_off_label(run.spec, todo, result.near, gold, embedder)
+    return DraftLookup(
+        scope=result.scope,
+        near={row.id: sources for row, sources in zip(todo, result.near, strict=True)},
+        filled=tuple(row for row in slices if not row.is_captured),
+        off_label={row.id: ids for row, ids in zip(todo, off_label, strict=True)},
+    )
+
+
+def drafts_off_label(
+    spec: Spec,
+    slices: Sequence[Slice],
+    near: Sequence[Sequence[NearSource]],
+    gold: Sequence[Mapping[str, str]],
+    embedder: Embedder,
+) -> list[frozenset[UUID]]:
+    """The drafts of each slice that lie nearer to the gold of another label than its own gold does, among the first
+    that may compete. A filter that costs nothing: no call, and the vectors are not billed. None where the slice has no
+    label, or no label has enough gold."""
+    if not can_judge(spec) or not isinstance(spec.output, LabelOutput):
+        return [frozenset() for _ in slices]
+    names = label_names(spec)
+    counts = Counter(row["output"] for row in gold)
+    if sum(n >= LEAST_GOLD for n in counts.values()) == 0 or len(counts) < 2:
+        return [frozenset() for _ in slices]
+    first = [_first_drafts(sources, MOST_FILTERED * int(row.n_candidates)) for row, sources in zip(slices, near, strict=True)]
+    texts = list({draft.text: None for drafts in first for draft in drafts})
+    if not texts:
+        return [frozenset() for _ in slices]
+    rows = embedder.embed([*texts, *(row["input"] for row in gold)])
+    place = {text: at for at, text in enumerate(texts)}
+    labels = [names.index(row["output"]) if row["output"] in names else -1 for row in gold]
+    found = []
+    for slice_row, drafts in zip(slices, first, strict=True):
+        own = names.index(slice_row.label) if slice_row.label in names else -1
+        vectors = rows[[place[draft.text] for draft in drafts]]
+        off = is_off_label(vectors, [own] * len(drafts), rows[len(texts) :], labels)
+        found.append(frozenset(draft.draft_id for draft, is_off in zip(drafts, off, strict=True) if is_off))
+    return found
+
+
+def _first_drafts(sources: Sequence[NearSource], most: int) -> list[StoredDraft]:
+    drafts = [draft for source in sources for draft in source.drafts if not draft.is_kept]
+    return drafts[:most]
 
 
 def offers_drafts(spec: Spec) -> bool:

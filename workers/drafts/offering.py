@@ -1,4 +1,5 @@
-"""Offers drafts to the teacher before it writes afresh: planned, asked, saved.
+"""Lets drafts compete with what the teacher writes afresh: planned, then pooled unverified (`picks` asks about those that
+selection wants), or under an exact rule verified at once and saved.
 
 The plan (which drafts, how far, what was expected) is saved before the first call, so that a process that takes over
 asks the same question and finds the journaled answers. What the answers say is saved in one transaction: accepted
@@ -7,17 +8,15 @@ drafts as candidates, every verdict, what they teach the calibration. The offer 
 """
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
-from uuid import UUID
 
 from backend.compiles.models import Candidate, Slice
 from backend.domain.drafts.offer_plan import OfferPlan, OfferState
-from backend.domain.drafts.vocabulary import StoredDraft, Strategy
+from backend.domain.drafts.vocabulary import Strategy
 from backend.domain.lifecycle import StepName
 from workers.candidates.generation import shown_exemplars
-from workers.drafts.admission import add_candidates
-from workers.drafts.gate_verification import gate_scores
+from workers.drafts.admission import add_candidates, pool_drafts
 from workers.drafts.lookup import DraftLookup
 from workers.drafts.plan import PlannedOffer, plan_offer
 from workers.drafts.proposals import PlanContext
@@ -39,10 +38,22 @@ def offer_drafts(
         with run.transaction() as fenced:
             planned = _plan(run, slice_row, session, lookup, heldout)
             plan = take_repeats(run, fenced.compile, slice_row, planned.plan, planned.repeats, heldout)
+            if plan.state is OfferState.POOLED:
+                plan = pool_drafts(run, fenced.compile, slice_row, plan, heldout)
             slice_row.offer_plan = plan
             slice_row.save(update_fields=["drafts", "n_from_drafts"])
+    elif plan.state is OfferState.PLANNED and plan.strategy is Strategy.JUDGE:
+        with run.transaction() as fenced:
+            plan = pool_drafts(run, fenced.compile, slice_row, _as_pooled(plan), heldout)
+            slice_row.offer_plan = plan
+            slice_row.save(update_fields=["drafts"])
     if plan.state is OfferState.PLANNED:
         _save(run, slice_row, plan, verify_drafts(run, slice_row, session, plan), heldout)
+
+
+def _as_pooled(plan: OfferPlan) -> OfferPlan:
+    """A plan of the release before, which asked about drafts before anything was written."""
+    return replace(plan, state=OfferState.POOLED, pooled=plan.shown, shown=(), n_first=0, n_counted=plan.n_wanted)
 
 
 def _plan(
@@ -61,6 +72,8 @@ def _plan(
         price=session.price,
         heldout=heldout,
         known_keys=known_keys,
+        filled=lookup.filled,
+        off_label=lookup.off_label.get(slice_row.id, frozenset()),
         lot=f"{run.compile_id}/{slice_row.position}",
         control_seed=seed_of(run, "controls", slice_row.position),
         is_held_back=lot < run.spec.draft_cache.holdback,
@@ -75,7 +88,6 @@ def _save(
     """Save candidates, verdicts and what they teach, in one transaction."""
     verification = verified.verification
     shown = verified.shown
-    scores = _gate_scores(run, slice_row, plan, shown)
     with run.transaction() as fenced:
         if verified.refusal:
             message = f"Slice {slice_row.name}: no drafts: {verified.refusal}."
@@ -84,7 +96,7 @@ def _save(
         slice_row.n_from_drafts += n_added
         slice_row.offer_plan = _carried_out(record_verdicts(plan, verification, n_added))
         slice_row.save(update_fields=["drafts", "n_from_drafts"])
-        save_verdicts(run, plan, verification, shown, scores)
+        save_verdicts(run, plan, verification, shown, {})
         if verification.verdicts:
             message = f"{slice_row.name}: {n_added} of {len(verification.verdicts)} drafts taken"
             run.progress(StepName.SYNTHESIS, done=0, total=slice_row.n_candidates, message=message)
@@ -103,10 +115,3 @@ def _carried_out(plan: OfferPlan) -> OfferPlan:
         revision="",
     )
 
-
-def _gate_scores(run: CompileRun, slice_row: Slice, plan: OfferPlan, shown: Sequence[StoredDraft]) -> dict[UUID, float]:
-    """The scores that the task's verifiers give the judged drafts, where the spec lets them certify a gate."""
-    if not run.spec.draft_cache.gate or plan.strategy is not Strategy.JUDGE or not shown:
-        return {}
-    scores = gate_scores(run, slice_row, [draft.text for draft in shown])
-    return {} if scores is None else {draft.draft_id: s for draft, s in zip(shown, scores, strict=True)}

@@ -10,6 +10,8 @@ import numpy as np
 from backend.compiles.models import Slice
 from backend.domain.drafts.calibration import distance_at
 from backend.domain.drafts.offer_plan import OfferPlan, OfferState, PlannedDraft, ShownDraft
+from backend.domain.drafts.policy import Decision
+from backend.domain.drafts.pool_policy import PoolDecision
 from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
 from backend.drafts.cache import NearSource, far_drafts
 from backend.drafts.models import Scope
@@ -42,7 +44,7 @@ def plan_offer(
         arm=Arm.NO_DRAFTS,
         n_wanted=slice_row.n_candidates,
         n_sources=len(near),
-        nearest_distance=near[0].distance if near else None,
+        nearest_distance=min((source.distance for source in near), default=None),
     )
     if scope is None or not any(source.drafts for source in near):
         return PlannedOffer(plan=plan)
@@ -95,17 +97,17 @@ def _with_proposal(
 ) -> OfferPlan:
     """Note the decision, the drafts that it shows, and those of far slices that are planted among them as controls."""
     decision = proposal.decision
-    shown = _order_shown(proposal)
     plan = replace(
         plan,
         arm=decision.arm,
         strategy=proposal.strategy,
         break_even=decision.break_even if math.isfinite(decision.break_even) else None,
-        threshold_distance=distance_at(proposal.curves.other, decision.break_even),
+        threshold_distance=distance_at(proposal.curves.of(near[0].kinship), decision.break_even),
         fresh_microusd=proposal.fresh_microusd,
         price_version=context.price.version,
         gate_threshold=proposal.gate_threshold,
     )
+    shown = _pooled(proposal, decision) if isinstance(decision, PoolDecision) else _order_shown(proposal, decision)
     if not shown:
         return plan
     far = far_drafts(
@@ -116,28 +118,45 @@ def _with_proposal(
         n=N_CONTROLS,
         seed=context.control_seed,
     )
-    return replace(
+    plan = replace(
         plan,
-        state=OfferState.PLANNED,
         revision=revision_of(scope),
-        shown=shown,
-        n_first=len(decision.first),
         far=tuple(PlannedDraft(draft_id=draft.draft_id, distance=draft.distance) for draft in far),
+    )
+    if isinstance(decision, PoolDecision):
+        return replace(
+            plan,
+            state=OfferState.POOLED,
+            pooled=shown,
+            n_pooled=len(shown),
+            n_counted=decision.n_counted,
+        )
+    return replace(plan, state=OfferState.PLANNED, shown=shown, n_first=len(decision.first))
+
+
+def _pooled(proposal: Proposal, decision: PoolDecision) -> tuple[ShownDraft, ...]:
+    """The drafts that compete unverified, best first."""
+    return tuple(
+        _shown(proposal.drafts[i], predicted, propensity)
+        for i, predicted, propensity in zip(
+            decision.pooled, decision.predicted, decision.propensity, strict=True
+        )
     )
 
 
-def _order_shown(proposal: Proposal) -> tuple[ShownDraft, ...]:
+def _order_shown(proposal: Proposal, decision: Decision) -> tuple[ShownDraft, ...]:
     """The drafts in the order of showing; those of the adaptive probe stand first."""
-    decision = proposal.decision
     expected = {i: (p, q) for i, p, q in zip(decision.shown, decision.predicted, decision.propensity, strict=True)}
     first = list(decision.first)
     order = [*first, *(i for i in decision.shown if i not in set(first))]
-    return tuple(
-        ShownDraft(
-            draft_id=proposal.drafts[i].draft_id,
-            distance=proposal.drafts[i].distance,
-            predicted=expected[i][0],
-            propensity=expected[i][1],
-        )
-        for i in order
+    return tuple(_shown(proposal.drafts[i], *expected[i]) for i in order)
+
+
+def _shown(draft: StoredDraft, predicted: float, propensity: float) -> ShownDraft:
+    return ShownDraft(
+        draft_id=draft.draft_id,
+        distance=draft.distance,
+        predicted=predicted,
+        propensity=propensity,
+        kinship=draft.kinship,
     )

@@ -9,22 +9,25 @@ from uuid import UUID
 
 from backend.compiles.models import Slice
 from backend.domain.answers.candidates import text_key
-from backend.domain.drafts.calibration import Curves, SourceCount
+from backend.domain.drafts.calibration import Curves, SourceCount, predict_each
 from backend.domain.drafts.costs import Quote, fresh_microusd
 from backend.domain.drafts.offer_plan import PlannedDraft
 from backend.domain.drafts.policy import Decision, Offerable, decide
+from backend.domain.drafts.pool_policy import PoolDecision, decide_pool
 from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.planning.teacher_estimates import CHOICES_PER_CALL
+from backend.domain.spec.defaults import buys_in_rounds
 from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource, prompts_of
 from backend.drafts.calibrations import calibration, curves_of, ledger_of
 from backend.drafts.models import Calibration, Scope
 from workers.candidates.slices import slice_spec
 from workers.drafts.gate_verification import certified_threshold_of
+from workers.drafts.judging import described_slices
 from workers.scoring.verifier import check_text, gate_reasons
 from workers.step.teacher_profile import caps_of
-from workers.teachers.judges.draft_judge import JudgeVerifier
+from workers.teachers.judges.judge_quotes import quote_pool, request_tokens
 from workers.teachers.prompts.candidate_and_label import candidate_request, head, slice_lines
 from workers.teachers.protocol import Message
 from workers.teachers.token_estimates import estimate_tokens
@@ -34,36 +37,47 @@ from workers.teachers.verifiers.logprob_verifier import LogprobVerifier
 from workers.teachers.verifiers.protocol import DraftVerifier, SamplingPolicy, VerificationContext
 
 MAX_SHOWN = 96  # drafts of one slice, whatever they promise
+MOST_POOLED = 2  # times what is wanted
+QUOTED_ACCEPTANCE = 0.9  # runs of accepted numbers are short below it, and few at any other
+LEAST_BILLED = 5  # micro-USD a draft; costs are kept in whole ones, and less is too coarse to go by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanContext:
     """The values that a plan depends on beside the slice and what is near it. `heldout` are the keys of texts that no
-    candidate may repeat, `known_keys` says which of some keys are candidates already; `lot` and `control_seed` are
-    where the decision's and the controls' randomness begins. A preview draws no slice to be held back."""
+    candidate may repeat, `known_keys` says which of some keys are candidates already, `filled` are the slices that the
+    teacher fills, `off_label` the drafts that look like another label's; `lot` and `control_seed` are where the
+    decision's and the controls' randomness begins. A preview draws no slice to be held back."""
 
     tenant_id: UUID
     spec: Spec
     price: TeacherPrice
     heldout: frozenset[str]
     known_keys: Callable[[Collection[str]], set[str]]
+    filled: Sequence[Slice]
     lot: str
     control_seed: int
+    off_label: Collection[UUID] = ()
     is_held_back: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """One way of offering drafts to the teacher, decided but not carried out. `drafts` are the ones that may be shown;
-    the decision's indices are into them."""
+    """One way of offering drafts to the teacher, decided but not carried out. `drafts` are the ones that may be shown,
+    or may compete; the decision's indices are into them."""
 
     strategy: Strategy
     drafts: tuple[StoredDraft, ...]
-    decision: Decision
-    quote: Quote
+    decision: Decision | PoolDecision
     curves: Curves
     fresh_microusd: float
     gate_threshold: float | None = None
+
+    @property
+    def promise(self) -> float:
+        """The best draft's expected acceptance in parts of the one at which this way pays."""
+        places = [(draft.kinship, draft.distance) for draft in self.drafts]
+        return max(predict_each(self.curves, places)) / max(self.decision.break_even, 1e-9)
 
 
 def propose(
@@ -75,41 +89,111 @@ def propose(
     *,
     n_open: int,
 ) -> Proposal | Arm:
-    """Choose the first way, in the order of the verifiers, that is expected to pay for the `n_open` candidates that the
-    repeats leave open; else one that is worth a probe; else the first, which shows nothing and says why. Where there is
-    none, or one is suspended, the arm says so."""
+    """Choose the first way, the strongest certificate before others, that is expected to pay for the `n_open`
+    candidates that the repeats leave open; else one that is worth a probe; else the one that came nearest to paying,
+    which shows nothing. Where there is none, or one is suspended, the arm says so."""
     spec = context.spec
     prompt = verification_context(spec, slice_row, exemplars)
     prompt = with_old_prompts(context.tenant_id, spec, prompt, [source.source_id for source in near])
     threshold = certified_threshold_of(context.tenant_id, spec, scope.id) if spec.draft_cache.gate else None
-    verifiers = verifiers_of(spec, prompt.policy)
-    if threshold is not None:  # its quote needs no scores; those are worked out when it verifies
-        verifiers = (*verifiers, GateVerifier(scores=lambda _: None, threshold=threshold))
-    calibrations = {v.strategy: calibration(context.tenant_id, scope.id, v.strategy) for v in verifiers}
-    if any(row.suspended_at is not None for row in calibrations.values()):
+    exact = verifiers_of(spec, prompt.policy)
+    rows = {
+        strategy: calibration(context.tenant_id, scope.id, strategy)
+        for strategy in [*(v.strategy for v in exact), *([Strategy.JUDGE] if can_judge(spec) else [])]
+    }
+    if threshold is not None:
+        rows[Strategy.GATE] = calibration(context.tenant_id, scope.id, Strategy.GATE)
+    if any(row.suspended_at is not None for row in rows.values()):
         return Arm.SUSPENDED
+    proposals = _proposals(context, slice_row, prompt, near, rows, exact, threshold, n_open)
+    paying = (each for arm in (Arm.OFFERED, Arm.PROBED) for each in proposals if each.decision.arm == arm)
+    best = next(paying, None) or max(proposals, key=lambda each: each.promise, default=None)
+    return Arm.NO_DRAFTS if best is None else replace(best, gate_threshold=threshold)
+
+
+def _proposals(
+    context: PlanContext,
+    slice_row: Slice,
+    prompt: VerificationContext,
+    near: Sequence[NearSource],
+    rows: Mapping[Strategy, Calibration],
+    exact: Sequence[DraftVerifier],
+    threshold: float | None,
+    n_open: int,
+) -> list[Proposal]:
+    """Decide about each way that has drafts, the strongest certificate first."""
     fitting = _fitting(context, _offered_by(Strategy.JUDGE, near))
     proposals = []
-    for v in verifiers:
-        drafts = _offered_by(v.strategy, near) if v.strategy == Strategy.LOGPROBS else fitting
+
+    def by(verifier: DraftVerifier, drafts: Sequence[StoredDraft]) -> None:
         if drafts:
-            rng = random.Random(f"{context.lot}/{v.strategy}")
-            row = calibrations[v.strategy]
-            proposals.append(propose_by(v, prompt, drafts[:MAX_SHOWN], row, context.price, n_wanted=n_open, rng=rng))
-    paying = (each for arm in (Arm.OFFERED, Arm.PROBED) for each in proposals if each.decision.arm == arm)
-    return replace(next(paying, proposals[0]), gate_threshold=threshold) if proposals else Arm.NO_DRAFTS
+            row, rng = rows[verifier.strategy], random.Random(f"{context.lot}/{verifier.strategy}")
+            fresh = fresh_cost(prompt, context.price, drafts=drafts, near=near)
+            proposals.append(
+                propose_by(verifier, prompt, drafts, row, context.price, fresh=fresh, n_wanted=n_open, rng=rng)
+            )
+
+    for verifier in exact:
+        by(verifier, _offered_by(verifier.strategy, near)[:MAX_SHOWN])
+    if Strategy.JUDGE in rows and fitting:
+        fresh = fresh_cost(prompt, context.price, drafts=fitting, near=near)
+        proposals.append(_propose_pool(context, slice_row, fitting, rows[Strategy.JUDGE], fresh, n_open=n_open))
+    if threshold is not None:  # its quote needs no scores; those are worked out when it verifies
+        by(GateVerifier(scores=lambda _: None, threshold=threshold), fitting[:MAX_SHOWN])
+    return proposals
+
+
+def _propose_pool(
+    context: PlanContext,
+    slice_row: Slice,
+    drafts: Sequence[StoredDraft],
+    row: Calibration,
+    fresh_microusd: float,
+    *,
+    n_open: int,
+) -> Proposal:
+    """Decide which drafts compete unverified for this slice's picks. Where rounds of labelling may buy any candidate,
+    all that compete are asked about."""
+    n_there = int(slice_row.n_candidates) - n_open
+    drafts = [draft for draft in drafts if draft.draft_id not in context.off_label][: MOST_POOLED * n_open]
+    tokens = request_tokens(described_slices(context.spec, context.filled))
+    quote = quote_pool(
+        tokens,
+        [draft.n_tokens for draft in drafts],
+        context.price,
+        n_slices=max(1, len(context.filled)),
+        acceptance=QUOTED_ACCEPTANCE,
+    )
+    k = int(slice_row.n_candidates) if buys_in_rounds(context.spec) else int(slice_row.k_requested)
+    curves = curves_of(row)
+    decision = decide_pool(
+        curves,
+        _offerables(drafts, quote, _source_order(drafts)),
+        n_wanted=n_open,
+        n_there=n_there,
+        k=k,
+        fresh_microusd=fresh_microusd,
+        overhead_microusd=quote.overhead_microusd,
+        ledger=ledger_of(row),
+        rng=random.Random(f"{context.lot}/judge"),
+    )
+    return Proposal(
+        strategy=Strategy.JUDGE, drafts=tuple(drafts), decision=decision, curves=curves, fresh_microusd=fresh_microusd
+    )
 
 
 def verifiers_of(spec: Spec, policy: SamplingPolicy) -> tuple[DraftVerifier, ...]:
-    """The verifications that the spec's teacher can be asked for, the strongest certificate first."""
-    caps, wanted = caps_of(spec.teacher), spec.draft_cache.verify
-    known: dict[str, DraftVerifier] = {
-        "logprobs": LogprobVerifier(caps, rule=Rule.STORED),
-        "judge": JudgeVerifier(),
-    }
-    chosen = known.values() if wanted == "auto" else [known[wanted]] if wanted in known else []
-    can_judge = spec.teacher.provider != "replay"  # a recording answers nothing that was not asked before
-    return tuple(v for v in chosen if v.capable(caps, policy) and (can_judge or v.strategy != Strategy.JUDGE))
+    """The verifications before anything is written that the spec's teacher can be asked for, the strongest certificate
+    first."""
+    caps = caps_of(spec.teacher)
+    exact = LogprobVerifier(caps, rule=Rule.STORED)
+    is_wanted = spec.draft_cache.verify in ("auto", "logprobs")
+    return (exact,) if is_wanted and exact.capable(caps, policy) else ()
+
+
+def can_judge(spec: Spec) -> bool:
+    """Say whether the spec's teacher is asked for verdicts; a recording answers nothing that was not asked before."""
+    return spec.draft_cache.verify in ("auto", "judge") and spec.teacher.provider != "replay"
 
 
 def propose_by(
@@ -119,15 +203,15 @@ def propose_by(
     row: Calibration,
     price: TeacherPrice,
     *,
+    fresh: float,
     n_wanted: int,
     rng: random.Random,
     probe: Sequence[StoredDraft] = (),
     counts: Mapping[UUID, SourceCount] = MappingProxyType({}),
 ) -> Proposal:
-    """Decide which of the drafts this verifier shows. `counts` says, by source, what became of the drafts of a `probe`
+    """Decide which of the drafts this verifier shows, where a candidate costs `fresh` micro-USD. `counts` says, by source, what became of the drafts of a `probe`
     that were shown just before."""
     quote = verifier.quote(context, drafts, price)
-    fresh = fresh_cost(context, price, output_tokens=sum(d.n_tokens for d in drafts) / len(drafts))
     curves = curves_of(row)
     order = _source_order((*probe, *drafts))
     decision = decide(
@@ -144,7 +228,6 @@ def propose_by(
         strategy=verifier.strategy,
         drafts=tuple(drafts),
         decision=decision,
-        quote=quote,
         curves=curves,
         fresh_microusd=fresh,
     )
@@ -183,9 +266,17 @@ def verification_context(spec: Spec, slice_row: Slice, exemplars: Sequence[str])
     )
 
 
-def fresh_cost(context: VerificationContext, price: TeacherPrice, *, output_tokens: float) -> float:
-    """Expected micro-USD of one fresh candidate of this slice."""
+def fresh_cost(
+    context: VerificationContext, price: TeacherPrice, *, drafts: Sequence[StoredDraft], near: Sequence[NearSource] = ()
+) -> float:
+    """Expected micro-USD of one fresh candidate: what the teacher billed for these drafts at this very price, with as
+    many choices a call and as much thinking as it had; else by their tokens and the prompt of the slice."""
+    at_this_price = {source.source_id for source in near if source.price_version == price.version}
+    billed = [draft.cost_microusd for draft in drafts if draft.source_id in at_this_price]
+    if billed and sum(billed) >= LEAST_BILLED * len(billed):
+        return sum(billed) / len(billed)
     prompt_tokens = sum(estimate_tokens(message.content) for message in context.request.messages)
+    output_tokens = sum(draft.n_tokens for draft in drafts) / len(drafts)
     return fresh_microusd(
         prompt_tokens=prompt_tokens, n_per_call=CHOICES_PER_CALL, output_tokens=output_tokens, price=price
     )
