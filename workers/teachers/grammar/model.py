@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 from workers.teachers.grammar.answers import START, answer_grammar, likeliest_answer, preference_grammar
 from workers.teachers.grammar.fallback import fallback_grammar
-from workers.teachers.grammar.judge import judge
+from workers.teachers.grammar.judge import judge, judge_numbers
+from workers.teachers.grammar.judge_reader import NumberedTexts
 from workers.teachers.grammar.labels import Labeller
 from workers.teachers.grammar.message_reader import Reader
 from workers.teachers.grammar.pcfg import END, Frontier, Grammar, tokenize
-from workers.teachers.grammar.prompt_reader import NotOurPrompt, ReadPrompt, read_prompt
+from workers.teachers.grammar.prompt_reader import ReadPrompt, read_prompt
+from workers.teachers.grammar.refusal import NotOurPrompt
 from workers.teachers.grammar.sampling import Token, Written, advance, likeliest, retrace, walk
 
 MODEL = "kolm-grammar-1"
@@ -48,6 +50,9 @@ class GrammarModel:
         asked = read_prompt(content)
         if asked.drafts is not None:
             return [judge(asked.drafts, *self._grammar_for(asked), max_tokens=policy.max_tokens)] * n
+        if asked.numbers is not None:
+            grammar_of = functools.partial(self._slice_grammar, labels=asked.labels)
+            return [judge_numbers(asked.numbers, grammar_of, max_tokens=policy.max_tokens)] * n
         source = random.Random() if seed is None else random.Random(f"{seed}|{content}")
         drawn: list[Written] = []
         for _ in range(n):
@@ -77,10 +82,15 @@ class GrammarModel:
         if asked.answer is not None:
             schema = None if asked.answer.schema is None else json.dumps(asked.answer.schema)
             return self._answers(asked.text or "", schema, asked.answer.longest, asked.answer.pair), START
+        return self._slice_grammar(asked, labels=asked.labels, exemplars=asked.exemplars)
+
+    def _slice_grammar(
+        self, asked: ReadPrompt | NumberedTexts, *, labels: tuple[str, ...], exemplars: tuple[str, ...] = ()
+    ) -> tuple[Grammar, str]:
         known = self._grammar.slices.get(asked.slice_name)
-        if known is not None and self._labeller.knows(asked.labels) and asked.label in (None, known.label):
+        if known is not None and self._labeller.knows(labels) and asked.label in (None, known.label):
             return self._grammar, known.start
-        return fallback_grammar(asked.slice_name, asked.hint, asked.label or "", asked.exemplars)
+        return fallback_grammar(asked.slice_name, asked.hint, asked.label or "", exemplars)
 
     def _answer_grammar(self, text: str, schema: str | None, longest: int, pair: tuple[str, str] | None) -> Grammar:
         wanted = None if schema is None else json.loads(schema)

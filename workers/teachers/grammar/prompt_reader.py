@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from workers.teachers.grammar.answers import read_schema
+from workers.teachers.grammar.judge_reader import NUMBER_ASKS, AskedNumbers, read_numbers_asked
+from workers.teachers.grammar.refusal import NotOurPrompt
 from workers.teachers.prompts.answer import ANSWER_JSON_ASK, ANSWER_TEXT_ASK
 from workers.teachers.prompts.candidate_and_label import CANDIDATE_ASK, LABEL_ASK, unfence
 from workers.teachers.prompts.judge import JUDGE_ASK
 from workers.teachers.prompts.pairwise import PAIRWISE_ASK
-
-
-class NotOurPrompt(ValueError):
-    """The prompt is not one of kolm's own; the grammar teacher answers no other."""
-
 
 LONGEST = 2_000  # characters of a text answer, where the prompt does not say
 
@@ -36,7 +33,8 @@ class AskedAnswer:
 class ReadPrompt:
     """`text` is None when a new message of `slice_name` is asked for, else the message to label or, with `answer`, to
     answer. `meanings` has what the prompt says of a label, "" where it says nothing. `exemplars` are the fenced
-    examples of a slice. `drafts` is the JSON of those to be judged, None where no judge is asked."""
+    examples of a slice. `drafts` is the JSON of those to be judged, `numbers` what is asked about numbered texts; None
+    where no judge is asked."""
 
     task: str
     labels: tuple[str, ...]
@@ -47,6 +45,7 @@ class ReadPrompt:
     exemplars: tuple[str, ...]
     text: str | None
     drafts: str | None = None
+    numbers: AskedNumbers | None = None
     answer: AskedAnswer | None = None
 
 
@@ -55,6 +54,8 @@ def read_prompt(content: str) -> ReadPrompt:
     if {ANSWER_JSON_ASK, ANSWER_TEXT_ASK, PAIRWISE_ASK} & set(lines):
         return _read_answer_prompt(content, lines)
     labels = tuple(name for name in _field(lines, "Labels").split(" | ") if name)
+    if NUMBER_ASKS & set(lines):
+        return _read_numbers_prompt(content, lines, labels)
     if not {CANDIDATE_ASK, LABEL_ASK, JUDGE_ASK} & set(lines):
         raise NotOurPrompt("this model answers kolm's own prompts only")
     asks_label = LABEL_ASK in lines and "Message:" in lines
@@ -74,6 +75,22 @@ def read_prompt(content: str) -> ReadPrompt:
         exemplars=() if asks_label else fenced[:-1] if asks_judge else fenced,
         text=fenced[0] if asks_label else None,
         drafts=fenced[-1] if asks_judge else None,
+    )
+
+
+def _read_numbers_prompt(content: str, lines: list[str], labels: tuple[str, ...]) -> ReadPrompt:
+    if {CANDIDATE_ASK, LABEL_ASK, JUDGE_ASK} & set(lines) or len(NUMBER_ASKS & set(lines)) != 1:
+        raise NotOurPrompt("a question about numbered texts asks for nothing else")
+    return ReadPrompt(
+        task=_field(lines, "Task"),
+        labels=labels,
+        meanings=(),
+        slice_name="",
+        hint="",
+        label=None,
+        exemplars=(),
+        text=None,
+        numbers=read_numbers_asked(lines, unfence(content)),
     )
 
 

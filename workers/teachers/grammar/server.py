@@ -24,7 +24,7 @@ from backend.domain.log_text import describe_with_places, guard_logs
 from workers.teachers.grammar.api import BadRequest, chat_completion, text_completion
 from workers.teachers.grammar.files import load_grammar, shipped_grammar
 from workers.teachers.grammar.model import MODEL, GrammarModel
-from workers.teachers.grammar.prompt_reader import NotOurPrompt
+from workers.teachers.grammar.refusal import NotOurPrompt
 
 BODY_CAP = 1_000_000
 

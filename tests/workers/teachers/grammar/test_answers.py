@@ -15,7 +15,8 @@ from workers.teachers.grammar.answers import SLIPS
 from workers.teachers.grammar.files import BadGrammar, build_grammar, load_grammar, shipped_grammar
 from workers.teachers.grammar.message_reader import Reader
 from workers.teachers.grammar.model import GrammarModel, Policy
-from workers.teachers.grammar.prompt_reader import NotOurPrompt, read_prompt
+from workers.teachers.grammar.prompt_reader import read_prompt
+from workers.teachers.grammar.refusal import NotOurPrompt
 from workers.teachers.grammar.server import GrammarServer
 from workers.teachers.prompts.answer import answer_request, parse_answer_choice
 from workers.teachers.prompts.pairwise import pairwise_request, parse_preference

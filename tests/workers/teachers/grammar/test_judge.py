@@ -18,7 +18,8 @@ from workers.teachers.grammar.fallback import fallback_grammar
 from workers.teachers.grammar.files import build_grammar
 from workers.teachers.grammar.model import GrammarModel, Policy
 from workers.teachers.grammar.pcfg import Grammar, tokenize
-from workers.teachers.grammar.prompt_reader import NotOurPrompt, read_prompt
+from workers.teachers.grammar.prompt_reader import read_prompt
+from workers.teachers.grammar.refusal import NotOurPrompt
 from workers.teachers.grammar.server import GrammarServer
 from workers.teachers.judges.batches import IDS
 from workers.teachers.judges.draft_judge import JudgeVerifier

@@ -23,7 +23,7 @@ from tests.workers.teachers.tiny_language import (
 )
 from workers.teachers.grammar.model import Policy
 from workers.teachers.grammar.pcfg import END
-from workers.teachers.grammar.prompt_reader import NotOurPrompt
+from workers.teachers.grammar.refusal import NotOurPrompt
 from workers.teachers.grammar.server import GrammarServer, serving
 from workers.teachers.protocol import CompletionRequest, ScoreRequest, Teacher, TeacherFailed
 

@@ -8,7 +8,8 @@ from backend.domain.planning.estimates import estimate
 from backend.domain.spec.parsing import Spec, effective_slices, parse_spec
 from tests.backend.domain.spec.test_parsing import document
 from workers.step.teacher_calls import worst_cost
-from workers.teachers.grammar.prompt_reader import NotOurPrompt, read_prompt, split_echo
+from workers.teachers.grammar.prompt_reader import read_prompt, split_echo
+from workers.teachers.grammar.refusal import NotOurPrompt
 from workers.teachers.prompts.candidate_and_label import (
     candidate_request,
     fence,

@@ -1,0 +1,5 @@
+"""What the grammar teacher raises for a prompt that it does not answer."""
+
+
+class NotOurPrompt(ValueError):
+    """The prompt is not one of kolm's own; the grammar teacher answers no other."""
