@@ -241,7 +241,9 @@ def _with_relatives(
     for where in ({"slice_mac": macs.name}, {"label_mac": macs.label}):
         if None in where.values():
             continue
-        rows = Source.objects.filter(tenant_id=tenant_id, scope_id=scope.id, **where).filter(_has_live_drafts(tenant_id))
+        rows = Source.objects.filter(tenant_id=tenant_id, scope_id=scope.id, **where).filter(
+            _has_live_drafts(tenant_id)
+        )
         for source in rows.only(*_SOURCE_FIELDS, "embedding").order_by("-id")[:n_sources]:
             stored = np.asarray(source.embedding, dtype=np.float32)
             distance = max(0.0, 1.0 - float(row @ stored / np.linalg.norm(stored)))

@@ -170,8 +170,8 @@ class LabelDraft(TenantOwned):
 
 
 class Offer(TenantOwned):
-    """One slice that looked for drafts, and what came of it: `n_pooled` drafts competed without a verdict, `n_shown` were
-    verified, `n_avoided` candidates were not written. Append-only. Money in micro-USD; net = avoided -
+    """One slice that looked for drafts, and what came of it: `n_pooled` drafts competed without a verdict, `n_shown`
+    were verified, `n_avoided` candidates were not written. Append-only. Money in micro-USD; net = avoided -
     verification - embedding - audits - exploration, and may be below zero."""
 
     compile_id = models.UUIDField()

@@ -14,12 +14,8 @@ class Migration(migrations.Migration):
         migrations.AddField(
             "source", "price_version", models.CharField(blank=True, db_default="", default="", max_length=64)
         ),
-        migrations.AddIndex(
-            "source", models.Index(fields=["tenant_id", "scope", "slice_mac"], name="source_by_slice")
-        ),
-        migrations.AddIndex(
-            "source", models.Index(fields=["tenant_id", "scope", "label_mac"], name="source_by_label")
-        ),
+        migrations.AddIndex("source", models.Index(fields=["tenant_id", "scope", "slice_mac"], name="source_by_slice")),
+        migrations.AddIndex("source", models.Index(fields=["tenant_id", "scope", "label_mac"], name="source_by_label")),
         migrations.AddField(
             "verdict",
             "kinship",

@@ -113,9 +113,7 @@ def pool_drafts(
     there = {row.draft_id for row in rows.values()}
     pooled = tuple(one for one in plan.pooled if one.draft_id in there)
     n_counted = min(plan.n_counted, math.floor(math.fsum(one.predicted for one in pooled) + 1e-9))
-    return replace(
-        plan, pooled=pooled, n_pooled=len(pooled), n_counted=n_counted, n_free=int(slice_row.n_from_drafts)
-    )
+    return replace(plan, pooled=pooled, n_pooled=len(pooled), n_counted=n_counted, n_free=int(slice_row.n_from_drafts))
 
 
 def _unverified(run: CompileRun, compile: Compile, slice_row: Slice, draft: StoredDraft, key: str) -> Candidate:

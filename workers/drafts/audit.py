@@ -1,40 +1,37 @@
-"""Audits: accepted drafts asked about again, beside candidates that the teacher just wrote for the same slice. They
-change no verdict; they measure how many accepted drafts are bad, and above the tenant's bound the family generates
-afresh from then on."""
+"""Audits: accepted drafts asked about again in other words, among candidates that the teacher just wrote for the same
+slice. They change no verdict; they measure how many accepted drafts are bad, and above the tenant's bound the family
+generates afresh from then on."""
 
 import random
 from dataclasses import replace
 
 from backend.compiles.models import Candidate, Slice
 from backend.compiles.states import CandidateState
-from backend.domain.answers.candidates import Origin
 from backend.domain.drafts.judge_controls import audits_of
 from backend.domain.drafts.offer_plan import OfferPlan
-from backend.domain.drafts.vocabulary import Strategy, Verification
+from backend.domain.drafts.vocabulary import Certificate, Strategy, Verification
 from backend.domain.errors import PaymentRequired
+from backend.domain.lifecycle import StepName
 from backend.drafts.cache import load_drafts
 from backend.drafts.calibrations import locked_calibration, measured_bad_rate, suspend
 from backend.drafts.models import Verdict
-from workers.candidates.generation import shown_exemplars
-from workers.drafts.proposals import verification_context
+from workers.drafts.judging import audit_question
 from workers.drafts.records import audit_rows, count_controls, verified_by
 from workers.drafts.verification_dialogue import run_dialogue
 from workers.step.durable import CompileRun
 from workers.step.teacher_session import TeacherSession, seed_of
-from workers.teachers.judges.draft_judge import JudgeVerifier
+from workers.teachers.judges.slice_audit import audit_slice
 from workers.teachers.protocol import TeacherFailed
 
-MAX_FRESH = 8  # of the slice's fresh candidates, as positive controls
 
-
-def audit_drafts(run: CompileRun, slice_row: Slice, session: TeacherSession) -> None:
+def audit_drafts(run: CompileRun, slice_row: Slice, session: TeacherSession, step: StepName) -> None:
     """Audit the slice, if the lot falls on it; safe to run again at any point. An audit that cannot be had (the budget,
     a teacher that refuses) is left out: it decides nothing about this compile."""
     plan = slice_row.offer_plan
     if plan is None or plan.is_audited or not _is_drawn(run, slice_row, plan):
         return
     try:
-        verification = _ask_again(run, slice_row, session, plan)
+        verification = _ask_again(run, slice_row, session, step)
     except (PaymentRequired, TeacherFailed) as failed:
         if isinstance(failed, TeacherFailed) and failed.retryable:
             raise
@@ -50,21 +47,25 @@ def _is_drawn(run: CompileRun, slice_row: Slice, plan: OfferPlan) -> bool:
     return lot < run.spec.draft_cache.audit_share
 
 
-def _ask_again(run: CompileRun, slice_row: Slice, session: TeacherSession, plan: OfferPlan) -> Verification:
+def _ask_again(run: CompileRun, slice_row: Slice, session: TeacherSession, step: StepName) -> Verification:
+    """Ask about one draft that a judge or the gate accepted, one a slice: bad drafts may come together, and a bound on
+    their rate counts independent looks."""
+    accepted = Candidate.objects.filter(
+        tenant_id=run.tenant_id,
+        slice=slice_row,
+        state=CandidateState.VALID,
+        certificate__in=(Certificate.JUDGED, Certificate.GATED),
+    ).order_by("text_key")
     with run.transaction():
-        mine = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID).order_by(
-            "text_key"
-        )
-        distances = dict.fromkeys(mine.filter(origin=Origin.DRAFT).values_list("draft_id", flat=True), 0.0)
-        accepted = load_drafts(run.tenant_id, run.spec.family, distances)
-        fresh = list(mine.filter(origin=Origin.FRESH).values_list("text", flat=True)[:MAX_FRESH])
-        far = load_drafts(run.tenant_id, run.spec.family, {one.draft_id: one.distance for one in plan.controls})
-    context = verification_context(run.spec, slice_row, shown_exemplars(run, slice_row))
-    context = replace(context, far=tuple(far.values()), fresh=tuple(fresh))
-    drafts = [accepted[id] for id in distances if id in accepted]
+        ids = list(accepted.values_list("draft_id", flat=True))
+        stored = load_drafts(run.tenant_id, run.spec.family, dict.fromkeys(ids, 0.0))
+    drafts = [stored[id] for id in ids if id in stored]
+    if not drafts:
+        return Verification(verdicts=())
     rng = random.Random(seed_of(run, "audit", run.compile_id, slice_row.position))
-    conversation = JudgeVerifier(audit_share=1.0).audit(context, drafts, rng)
-    verification, _ = run_dialogue(run, session, f"audit:{slice_row.position}", conversation)
+    question, judged = audit_question(run, slice_row)
+    conversation = audit_slice(question, judged, rng.choice(drafts), rng)
+    verification, _ = run_dialogue(run, step, session, f"audit:{slice_row.position}", conversation)
     return verification
 
 

@@ -45,7 +45,7 @@ class Judged:
 
 def load_planned(run: CompileRun, plan: OfferPlan) -> dict[UUID, StoredDraft]:
     """The drafts of a plan that compete unverified, and its far ones, by id; what was deleted since is not there."""
-    distances = {one.draft_id: one.distance for one in (*plan.pooled, *plan.far)}
+    distances = {one.draft_id: one.distance for one in plan.pooled} | {one.draft_id: one.distance for one in plan.far}
     kinships = {one.draft_id: one.kinship for one in plan.pooled}
     with run.transaction():
         stored = load_drafts(run.tenant_id, run.spec.family, distances)
@@ -136,6 +136,18 @@ def _question(
     pools = {slice_row.position: _pool(run, slice_row) for slice_row in filled}
     judged = tuple(_judged(slice_row, pools, asked, far) for slice_row in filled)
     return judge_question(run.spec, judged, seed=seed_of(run, "judge"), cache_salt=cache_salt_of(run))
+
+
+def audit_question(run: CompileRun, slice_row: Slice) -> tuple[JudgeQuestion, JudgedSlice]:
+    """The slice in the company of the compile's others, to ask about one of its drafts again."""
+    slices = Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, is_captured=False)
+    with run.transaction():
+        filled = list(slices.order_by("position"))
+    plan = slice_row.offer_plan
+    far = [] if plan is None else list(load_planned(run, plan).values())
+    asked: dict[int, Sequence[StoredDraft]] = {slice_row.position: ()}
+    question = _question(run, filled, asked, {slice_row.position: far})
+    return question, next(one for one in question.slices if one.key == slice_row.position)
 
 
 def _judged(

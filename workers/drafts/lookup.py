@@ -99,9 +99,11 @@ def drafts_off_label(
         return [frozenset() for _ in slices]
     names = label_names(spec)
     counts = Counter(row["output"] for row in gold)
-    if sum(n >= LEAST_GOLD for n in counts.values()) == 0 or len(counts) < 2:
+    if len(counts) < 2 or max(counts.values()) < LEAST_GOLD:
         return [frozenset() for _ in slices]
-    first = [_first_drafts(sources, MOST_FILTERED * int(row.n_candidates)) for row, sources in zip(slices, near, strict=True)]
+    first = [
+        _first_drafts(sources, MOST_FILTERED * int(row.n_candidates)) for row, sources in zip(slices, near, strict=True)
+    ]
     texts = list({draft.text: None for drafts in first for draft in drafts})
     if not texts:
         return [frozenset() for _ in slices]

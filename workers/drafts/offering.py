@@ -1,5 +1,5 @@
-"""Lets drafts compete with what the teacher writes afresh: planned, then pooled unverified (`picks` asks about those that
-selection wants), or under an exact rule verified at once and saved.
+"""Lets drafts compete with what the teacher writes afresh: planned, then pooled unverified (`picks` asks about those
+that selection wants), or under an exact rule verified at once and saved.
 
 The plan (which drafts, how far, what was expected) is saved before the first call, so that a process that takes over
 asks the same question and finds the journaled answers. What the answers say is saved in one transaction: accepted
@@ -114,4 +114,3 @@ def _carried_out(plan: OfferPlan) -> OfferPlan:
         missing_ppm={},
         revision="",
     )
-

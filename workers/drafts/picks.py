@@ -145,9 +145,13 @@ def _end(run: CompileRun, slices: Sequence[Slice]) -> None:
             if plan.n_turns >= N_TURNS:
                 leave_out(_unverified(run, slice_row), NOT_ASKED)
                 plan = replace(plan, pooled=())
-            slice_row.n_from_drafts = Candidate.objects.filter(
-                tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID, origin=Origin.DRAFT
-            ).exclude(certificate="").count()
+            slice_row.n_from_drafts = (
+                Candidate.objects.filter(
+                    tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID, origin=Origin.DRAFT
+                )
+                .exclude(certificate="")
+                .count()
+            )
             slice_row.offer_plan = replace(plan, state=OfferState.VERIFIED)
             slice_row.save(update_fields=["drafts", "n_from_drafts"])
 

@@ -138,9 +138,7 @@ def _pooled(proposal: Proposal, decision: PoolDecision) -> tuple[ShownDraft, ...
     """The drafts that compete unverified, best first."""
     return tuple(
         _shown(proposal.drafts[i], predicted, propensity)
-        for i, predicted, propensity in zip(
-            decision.pooled, decision.predicted, decision.propensity, strict=True
-        )
+        for i, predicted, propensity in zip(decision.pooled, decision.predicted, decision.propensity, strict=True)
     )
 
 

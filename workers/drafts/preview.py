@@ -13,15 +13,17 @@ from backend.compiles.inputs import load_captures, load_gold, split
 from backend.compiles.models import Slice
 from backend.domain.answers.candidates import text_key
 from backend.domain.drafts.calibration import interval
+from backend.domain.drafts.pool_policy import PoolDecision
 from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
 from backend.domain.money.pricing import TeacherPrice, price_book
 from backend.domain.money.teacher_prices import resolve_prices
 from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource
 from backend.drafts.previews import PreviewedSlice
-from workers.drafts.lookup import look_up, offers_drafts
+from workers.drafts.lookup import drafts_off_label, look_up, offers_drafts
 from workers.drafts.plan import PlannedOffer, plan_offer
 from workers.drafts.proposals import PlanContext, Proposal, fresh_cost, verification_context
+from workers.embedding.protocol import Embedder
 
 REASONS = {
     Arm.OFFERED: "These drafts are expected to cost less than the teacher's own writing.",
@@ -36,20 +38,21 @@ OF_THIS_PROMPT = "The teacher wrote these drafts for this very prompt: there is 
 
 
 def preview_slices(
-    tenant_id: UUID, spec: Spec, slices: Sequence[Slice], vectors: Any, *, embedder: str
+    tenant_id: UUID, spec: Spec, slices: Sequence[Slice], vectors: Any, *, embedder: Embedder
 ) -> list[PreviewedSlice]:
     """Preview what would be offered for each of these slices, inside the tenant's scope; `vectors` are theirs, (n,
     d)."""
     if not offers_drafts(spec):
         return [_nothing(slice_row, Arm.OFF) for slice_row in slices]
-    result = look_up(tenant_id, spec, slices, embedder, vectors, seed=spec.sampling.seed)
+    result = look_up(tenant_id, spec, slices, embedder.identity, vectors, seed=spec.sampling.seed)
     if result.scope is None:
         return [_nothing(slice_row, Arm.NO_DRAFTS) for slice_row in slices]
     price = resolve_prices(spec.teacher, book=price_book(), operator=settings.KOLM_TEACHER_PRICES).main
     texts = _texts_of(tenant_id, spec)
+    off_label = drafts_off_label(spec, slices, result.near, texts.gold, embedder)
     rows = []
-    for slice_row, near in zip(slices, result.near, strict=True):
-        context = _context(tenant_id, spec, price, texts, slice_row)
+    for slice_row, near, off in zip(slices, result.near, off_label, strict=True):
+        context = _context(tenant_id, spec, price, texts, slice_row, slices, off)
         planned = plan_offer(context, slice_row, result.scope, near, slice_row.exemplars)
         rows.append(_preview_plan(spec, slice_row, near, planned, price))
     return rows
@@ -61,6 +64,7 @@ class _Texts:
 
     heldout: frozenset[str]
     captures: frozenset[str]
+    gold: list[dict[str, str]]
 
 
 def _texts_of(tenant_id: UUID, spec: Spec) -> _Texts:
@@ -68,10 +72,19 @@ def _texts_of(tenant_id: UUID, spec: Spec) -> _Texts:
     return _Texts(
         heldout=frozenset(text_key(example.input) for example in gold.heldout),
         captures=frozenset(map(text_key, load_captures(tenant_id, spec))),
+        gold=[{"input": example.input, "output": str(example.output)} for example in gold.train],
     )
 
 
-def _context(tenant_id: UUID, spec: Spec, price: TeacherPrice, texts: _Texts, slice_row: Slice) -> PlanContext:
+def _context(
+    tenant_id: UUID,
+    spec: Spec,
+    price: TeacherPrice,
+    texts: _Texts,
+    slice_row: Slice,
+    filled: Sequence[Slice],
+    off_label: frozenset[UUID],
+) -> PlanContext:
     def known_keys(keys: Collection[str]) -> set[str]:
         return set(keys) & texts.captures
 
@@ -81,6 +94,8 @@ def _context(tenant_id: UUID, spec: Spec, price: TeacherPrice, texts: _Texts, sl
         price=price,
         heldout=texts.heldout,
         known_keys=known_keys,
+        filled=filled,
+        off_label=off_label,
         lot=slice_row.name,
         control_seed=spec.sampling.seed,
     )
@@ -98,7 +113,7 @@ def _preview_plan(
     if planned.proposal is None:
         return free
     n_open = plan.n_wanted - len(planned.repeats)
-    return _with_shown(free, planned.proposal, nearest=planned.others[0].distance, n_open=n_open)
+    return _with_shown(free, planned.proposal, planned.others[0], n_open=n_open)
 
 
 def _nothing(slice_row: Slice, arm: Arm, near: Sequence[NearSource] = ()) -> PreviewedSlice:
@@ -107,7 +122,7 @@ def _nothing(slice_row: Slice, arm: Arm, near: Sequence[NearSource] = ()) -> Pre
         strategy=None,
         arm=arm,
         n_sources=len(near),
-        nearest_distance=near[0].distance if near else None,
+        nearest_distance=min((source.distance for source in near), default=None),
         n_drafts=sum(len(source.drafts) for source in near),
         n_shown=0,
         expected_accepted=0.0,
@@ -127,7 +142,7 @@ def _with_repeats(
 ) -> PreviewedSlice:
     """Drafts that were written for this very prompt: they cost nothing, and each saves a fresh candidate."""
     context = verification_context(spec, slice_row, slice_row.exemplars)
-    fresh = fresh_cost(context, price, output_tokens=sum(draft.n_tokens for draft in drafts) / len(drafts))
+    fresh = fresh_cost(context, price, drafts=drafts)
     return replace(
         nothing,
         n_shown=len(drafts),
@@ -140,10 +155,10 @@ def _with_repeats(
     )
 
 
-def _with_shown(free: PreviewedSlice, proposal: Proposal, *, nearest: float, n_open: int) -> PreviewedSlice:
-    """The figures with what the teacher would be asked about; `nearest` is the distance of the first of it."""
+def _with_shown(free: PreviewedSlice, proposal: Proposal, first: NearSource, *, n_open: int) -> PreviewedSlice:
+    """The figures with the drafts that would compete or be verified; `first` is the closest source of them."""
     decision = proposal.decision
-    low, high = interval(proposal.curves.other, nearest, 0.95)
+    low, high = interval(proposal.curves.of(first.kinship), first.distance, 0.95)
     known = replace(
         free,
         acceptance_low=low,
@@ -151,14 +166,17 @@ def _with_shown(free: PreviewedSlice, proposal: Proposal, *, nearest: float, n_o
         fresh_microusd=proposal.fresh_microusd,
         break_even=decision.break_even,
     )
-    if not decision.shown:
+    if isinstance(decision, PoolDecision):
+        n_shown, accepted = len(decision.pooled), float(decision.n_counted)
+    else:
+        n_shown, accepted = len(decision.shown), min(float(n_open), float(sum(decision.predicted)))
+    if not n_shown:
         return known
-    accepted = min(float(n_open), float(sum(decision.predicted)))
     avoided = accepted * proposal.fresh_microusd
     net = decision.expected_net_microusd
     return replace(
         known,
-        n_shown=free.n_shown + len(decision.shown),
+        n_shown=free.n_shown + n_shown,
         expected_accepted=free.expected_accepted + accepted,
         expected_avoided_microusd=free.expected_avoided_microusd + avoided,
         expected_verification_microusd=avoided - net,

@@ -1,5 +1,5 @@
 """Ways of offering drafts to a teacher, and which of them is expected to pay. Decides, and asks nothing: before the
-first question about a slice (`propose`), and after a probe about the rest (`propose_by`)."""
+first question about a slice (`propose`), and after a probe about the rest (`decide_by`)."""
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -129,9 +129,8 @@ def _proposals(
         if drafts:
             row, rng = rows[verifier.strategy], random.Random(f"{context.lot}/{verifier.strategy}")
             fresh = fresh_cost(prompt, context.price, drafts=drafts, near=near)
-            proposals.append(
-                propose_by(verifier, prompt, drafts, row, context.price, fresh=fresh, n_wanted=n_open, rng=rng)
-            )
+            decision = decide_by(verifier, prompt, drafts, row, context.price, fresh=fresh, n_wanted=n_open, rng=rng)
+            proposals.append(_proposal(verifier.strategy, drafts, decision, row, fresh))
 
     for verifier in exact:
         by(verifier, _offered_by(verifier.strategy, near)[:MAX_SHOWN])
@@ -165,9 +164,8 @@ def _propose_pool(
         acceptance=QUOTED_ACCEPTANCE,
     )
     k = int(slice_row.n_candidates) if buys_in_rounds(context.spec) else int(slice_row.k_requested)
-    curves = curves_of(row)
     decision = decide_pool(
-        curves,
+        curves_of(row),
         _offerables(drafts, quote, _source_order(drafts)),
         n_wanted=n_open,
         n_there=n_there,
@@ -177,8 +175,22 @@ def _propose_pool(
         ledger=ledger_of(row),
         rng=random.Random(f"{context.lot}/judge"),
     )
+    return _proposal(Strategy.JUDGE, drafts, decision, row, fresh_microusd)
+
+
+def _proposal(
+    strategy: Strategy,
+    drafts: Sequence[StoredDraft],
+    decision: Decision | PoolDecision,
+    row: Calibration,
+    fresh_microusd: float,
+) -> Proposal:
     return Proposal(
-        strategy=Strategy.JUDGE, drafts=tuple(drafts), decision=decision, curves=curves, fresh_microusd=fresh_microusd
+        strategy=strategy,
+        drafts=tuple(drafts),
+        decision=decision,
+        curves=curves_of(row),
+        fresh_microusd=fresh_microusd,
     )
 
 
@@ -196,7 +208,7 @@ def can_judge(spec: Spec) -> bool:
     return spec.draft_cache.verify in ("auto", "judge") and spec.teacher.provider != "replay"
 
 
-def propose_by(
+def decide_by(
     verifier: DraftVerifier,
     context: VerificationContext,
     drafts: Sequence[StoredDraft],
@@ -208,14 +220,13 @@ def propose_by(
     rng: random.Random,
     probe: Sequence[StoredDraft] = (),
     counts: Mapping[UUID, SourceCount] = MappingProxyType({}),
-) -> Proposal:
-    """Decide which of the drafts this verifier shows, where a candidate costs `fresh` micro-USD. `counts` says, by source, what became of the drafts of a `probe`
-    that were shown just before."""
+) -> Decision:
+    """Decide which of the drafts this verifier shows, where a candidate costs `fresh` micro-USD. `counts` says, by
+    source, what became of the drafts of a `probe` that were shown just before."""
     quote = verifier.quote(context, drafts, price)
-    curves = curves_of(row)
     order = _source_order((*probe, *drafts))
-    decision = decide(
-        curves,
+    return decide(
+        curves_of(row),
         _offerables(drafts, quote, order),
         n_wanted=n_wanted,
         fresh_microusd=fresh,
@@ -223,13 +234,6 @@ def propose_by(
         ledger=ledger_of(row),
         rng=rng,
         seen={order[id]: count for id, count in counts.items()},
-    )
-    return Proposal(
-        strategy=verifier.strategy,
-        drafts=tuple(drafts),
-        decision=decision,
-        curves=curves,
-        fresh_microusd=fresh,
     )
 
 

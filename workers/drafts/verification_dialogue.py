@@ -18,7 +18,7 @@ from backend.drafts.models import Verdict
 from workers.candidates.generation import shown_exemplars
 from workers.drafts.admission import with_bounds
 from workers.drafts.gate_verification import gate_verifier
-from workers.drafts.proposals import propose_by, verification_context, verifiers_of, with_old_prompts
+from workers.drafts.proposals import decide_by, fresh_cost, verification_context, verifiers_of, with_old_prompts
 from workers.drafts.records import verified_by
 from workers.step.durable import CompileRun
 from workers.step.teacher_calls import PlannedCall, ask_batch, request_sha256
@@ -146,18 +146,19 @@ def _still_worth(
     scope_id, strategy = verified_by(dialogue.plan)
     with run.transaction():
         row = calibration(run.tenant_id, scope_id, strategy)
-    proposal = propose_by(
+    decision = decide_by(
         dialogue.verifier,
         dialogue.context,
         rest,
         row,
         dialogue.session.price,
+        fresh=fresh_cost(dialogue.context, dialogue.session.price, drafts=rest),
         n_wanted=slice_row.n_candidates - sum(bool(verdict.text) for verdict in first.verdicts),
         rng=random.Random(f"{run.compile_id}/{slice_row.position}/rest"),
         probe=probe,
         counts=_counts_of(first, probe),
     )
-    return [rest[i] for i in proposal.decision.shown]
+    return [rest[i] for i in decision.shown]
 
 
 def _counts_of(verification: Verification, drafts: Sequence[StoredDraft]) -> dict[UUID, SourceCount]:

@@ -40,5 +40,7 @@ def prospects(tenant_id: UUID, spec: Spec) -> list[PreviewedSlice]:
     slices = declare_slices(spec)
     embedder = load_embedder(spec.embedder)
     vectors = embedder.embed([slice_text(part) for part in slices])
+    for slice_row, vector in zip(slices, vectors, strict=True):
+        slice_row.embedding = vector.tobytes()
     with tenant_scope(tenant_id):
-        return preview_slices(tenant_id, spec, slices, vectors, embedder=embedder.identity)
+        return preview_slices(tenant_id, spec, slices, vectors, embedder=embedder)

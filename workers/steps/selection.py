@@ -59,12 +59,10 @@ def _verify_drafts(run: CompileRun) -> None:
         chosen = select_as_asked(run, slice_row, rows, slice_row.k_requested)
         return [rows[i] for i in chosen.picks]
 
-    verify_picks(
-        run, Pooling(embedder=embedder_of(run), heldout=heldout_keys(run), rows=rows, pick=pick)
-    )
+    verify_picks(run, Pooling(embedder=embedder_of(run), heldout=heldout_keys(run), rows=rows, pick=pick))
     for slice_row in _slices(run):
         with teacher_session(run) as session:
-            audit_drafts(run, slice_row, session)
+            audit_drafts(run, slice_row, session, StepName.SELECTION)
 
 
 def _valid(run: CompileRun, slice_row: Slice) -> list[Candidate]:

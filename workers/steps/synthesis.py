@@ -68,8 +68,8 @@ def synthesize_slice(
                 offer_drafts(run, slice_row, session, lookup, heldout)
             if not fill_round(run, slice_row, session, heldout, StepName.SYNTHESIS, batches=batches):
                 return False
-            if slice_row.round == 0:
-                audit_drafts(run, slice_row, session)
+            if slice_row.round == 0 and not _is_pooled(slice_row):
+                audit_drafts(run, slice_row, session, StepName.SYNTHESIS)
         embed_slice(run, slice_row, embedder, StepName.SYNTHESIS)
         reaction = _reaction(run, slice_row)
         with run.transaction():

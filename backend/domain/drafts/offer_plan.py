@@ -43,12 +43,12 @@ class ShownDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferPlan:
-    """`pooled` are the drafts that compete unverified, in whose place `n_counted` candidates are not written (`n_free` entered without a question); once
-    asked about, in one of `n_turns` questions of which this slice's part has cost `judged_microusd`, they are no
-    longer among them. `shown` stands in the order of showing, the `n_first` of the adaptive
-    probe before the others; `far` are the
-    drafts of far slices that serve as negative controls, `controls` those that did. `proposed` go along with the
-    requests for fresh candidates. `missing_ppm` is the share of each source's sample that is not kept."""
+    """`pooled` are the drafts that compete unverified, in whose place `n_counted` candidates are not written (`n_free`
+    entered without a question); once asked about, in one of `n_turns` questions of which this slice's part has cost
+    `judged_microusd`, they are no longer among them. `shown` stands in the order of showing, the `n_first` of the
+    adaptive probe before the others; `far` are the drafts of far slices that serve as negative controls, `controls`
+    those that did. `proposed` go along with the requests for fresh candidates. `missing_ppm` is the share of each
+    source's sample that is not kept."""
 
     offer_id: UUID
     arm: Arm
@@ -116,7 +116,12 @@ class OfferPlan:
         if self.strategy is Strategy.ENGINE:
             some |= {"n_proposed": len(self.proposed), "engine": _pairs(self.proposed)}
         if self.n_pooled:
-            some |= {"n_free": self.n_free, "n_pooled": self.n_pooled, "n_counted": self.n_counted, "turns": self.n_turns}
+            some |= {
+                "n_free": self.n_free,
+                "n_pooled": self.n_pooled,
+                "n_counted": self.n_counted,
+                "turns": self.n_turns,
+            }
             some["judged_microusd"] = self.judged_microusd
         if self.pooled or self.state is OfferState.POOLED:
             some |= {"pooled": _rows(self.pooled), "far": _pairs(self.far), "revision": self.revision}
