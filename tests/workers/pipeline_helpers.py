@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,8 +17,8 @@ from tests.compile_factories import LABELS, fresh, hold, lapse
 from workers.pipeline import STEP_FUNCTIONS
 from workers.step import teacher_session
 from workers.step.durable import CompileRun, begin_step
-from workers.teachers.prompts.candidate_and_label import unfence
-from workers.teachers.prompts.judge import JUDGE_ASK
+from workers.teachers.prompts.judge import SLICES_JUDGE_SYSTEM
+from workers.teachers.prompts.number_ranges import as_ranges
 from workers.teachers.protocol import (
     Choice,
     Completion,
@@ -109,17 +110,36 @@ class ScriptedTeacher:
 
 
 def is_about_drafts(request: CompletionRequest) -> bool:
-    return JUDGE_ASK in request.messages[-1].content
+    return request.messages[0].content.startswith(SLICES_JUDGE_SYSTEM[:60])
 
 
-def drafts_shown(request: CompletionRequest) -> dict[str, str]:
-    """{id: text} of a question to the judge."""
-    (shown,) = unfence(request.messages[-1].content)
-    return dict(json.loads(shown))
+def drafts_shown(request: CompletionRequest) -> dict[int, tuple[str, str]]:
+    """{number: (the slice it stands under, text)} of a question to the judge."""
+    shown, name = {}, ""
+    for line in request.messages[-1].content.splitlines():
+        if heading := re.fullmatch(r"Drafts of slice [A-Z]+, (.*):", line):
+            name = heading[1]
+        elif entry := re.fullmatch(r'([0-9]+) (".*")', line):
+            shown[int(entry[1])] = (name, json.loads(entry[2]))
+    return shown
+
+
+def belongs(name: str, text: str) -> bool:
+    """Say whether a text that names a desk names that of its slice."""
+    desk = re.search(r"for the desk of (\S+)\.", text)
+    return desk is None or desk[1] == name
 
 
 def judged(request: CompletionRequest, accepts: Callable[[str], bool]) -> str:
-    return json.dumps([id for id, text in drafts_shown(request).items() if accepts(text)])
+    """The numbers of the drafts that fit their slice and are accepted besides."""
+    shown = drafts_shown(request).items()
+    return as_ranges(number for number, (name, text) in shown if belongs(name, text) and accepts(text))
+
+
+def slice_asked_for(request: CompletionRequest) -> str:
+    """The name of the slice that a candidate request is for."""
+    (name,) = re.findall(r"^Slice: (.*)$", request.messages[-1].content, re.MULTILINE)
+    return str(name)
 
 
 def is_about_halves(request: CompletionRequest) -> bool:

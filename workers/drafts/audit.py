@@ -15,9 +15,9 @@ from backend.domain.lifecycle import StepName
 from backend.drafts.cache import load_drafts
 from backend.drafts.calibrations import locked_calibration, measured_bad_rate, suspend
 from backend.drafts.models import Verdict
+from workers.drafts.dialogues import run_dialogue
 from workers.drafts.judging import audit_question
 from workers.drafts.records import audit_rows, count_controls, verified_by
-from workers.drafts.verification_dialogue import run_dialogue
 from workers.step.durable import CompileRun
 from workers.step.teacher_session import TeacherSession, seed_of
 from workers.teachers.judges.slice_audit import audit_slice

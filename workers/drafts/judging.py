@@ -15,19 +15,17 @@ from backend.domain.drafts.offer_plan import OfferPlan
 from backend.domain.drafts.vocabulary import StoredDraft, Verification
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
-from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import load_drafts
 from workers.candidates.engine_proposals import cache_salt_of
 from workers.candidates.ranking import stack
-from workers.candidates.slices import slice_spec
-from workers.drafts.verification_dialogue import run_dialogue
+from workers.drafts.described_slices import described
+from workers.drafts.dialogues import run_dialogue
 from workers.embedding.protocol import Rows
 from workers.step.durable import CompileRun
 from workers.step.teacher_session import TeacherSession, seed_of
 from workers.teachers.judges.batches import NO_DRAFT
 from workers.teachers.judges.compile_judge import judge_compile
 from workers.teachers.judges.judged_slices import Control, JudgedSlice, JudgeQuestion, judge_question
-from workers.teachers.prompts.candidate_and_label import slice_lines
 from workers.teachers.protocol import TeacherFailed
 
 MAX_POSITIVES = 8  # of a slice's fresh candidates, as positive controls
@@ -50,15 +48,6 @@ def load_planned(run: CompileRun, plan: OfferPlan) -> dict[UUID, StoredDraft]:
     with run.transaction():
         stored = load_drafts(run.tenant_id, run.spec.family, distances)
     return {id: replace(draft, kinship=kinships.get(id, draft.kinship)) for id, draft in stored.items()}
-
-
-def described_slices(spec: Spec, filled: Sequence[Slice]) -> JudgeQuestion:
-    """The question about slices that nothing is asked about yet: what every request begins with."""
-    return judge_question(spec, tuple(_described(slice_row) for slice_row in filled), seed=None)
-
-
-def _described(slice_row: Slice) -> JudgedSlice:
-    return JudgedSlice(key=slice_row.position, lines=tuple(slice_lines(slice_spec(slice_row))))
 
 
 def judge_drafts(
@@ -156,11 +145,11 @@ def _judged(
     asked: Mapping[int, Sequence[StoredDraft]],
     far: Mapping[int, Sequence[StoredDraft]],
 ) -> JudgedSlice:
-    position, described = slice_row.position, _described(slice_row)
+    position, shown = slice_row.position, described(slice_row)
     if position not in asked:
-        return described
+        return shown
     return replace(
-        described,
+        shown,
         drafts=tuple(asked[position]),
         negatives=_near_misses(position, pools) or _as_controls(far.get(position, ())),
         positives=tuple(pools[position].fresh[:MAX_POSITIVES]),

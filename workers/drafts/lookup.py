@@ -12,7 +12,7 @@ import numpy as np
 from backend.blobs import get_jsonl
 from backend.compiles.models import Outbox, Slice
 from backend.domain.drafts.prefilter import LEAST_GOLD, is_off_label
-from backend.domain.drafts.vocabulary import StoredDraft
+from backend.domain.drafts.vocabulary import Kinship, StoredDraft
 from backend.domain.planning.step_outputs import SlicingOut
 from backend.domain.spec.parsing import LabelOutput, Spec, label_names
 from backend.drafts.cache import NearSource, nearest_drafts
@@ -93,8 +93,8 @@ def drafts_off_label(
     embedder: Embedder,
 ) -> list[frozenset[UUID]]:
     """The drafts of each slice that lie nearer to the gold of another label than its own gold does, among the first
-    that may compete. A filter that costs nothing: no call, and the vectors are not billed. None where the slice has no
-    label, or no label has enough gold."""
+    that may compete. Of relatives none: the teacher wrote them for this label. A filter that costs nothing: no call,
+    and the vectors are not billed. None where the slice has no label, or no label has enough gold."""
     if not can_judge(spec) or not isinstance(spec.output, LabelOutput):
         return [frozenset() for _ in slices]
     names = label_names(spec)
@@ -120,8 +120,9 @@ def drafts_off_label(
 
 
 def _first_drafts(sources: Sequence[NearSource], most: int) -> list[StoredDraft]:
+    """Those of the first that come from no relative."""
     drafts = [draft for source in sources for draft in source.drafts if not draft.is_kept]
-    return drafts[:most]
+    return [draft for draft in drafts[:most] if draft.kinship is Kinship.OTHER]
 
 
 def offers_drafts(spec: Spec) -> bool:

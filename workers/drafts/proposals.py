@@ -23,8 +23,8 @@ from backend.drafts.cache import NearSource, prompts_of
 from backend.drafts.calibrations import calibration, curves_of, ledger_of
 from backend.drafts.models import Calibration, Scope
 from workers.candidates.slices import slice_spec
+from workers.drafts.described_slices import described_slices
 from workers.drafts.gate_verification import certified_threshold_of
-from workers.drafts.judging import described_slices
 from workers.scoring.verifier import check_text, gate_reasons
 from workers.step.teacher_profile import caps_of
 from workers.teachers.judges.judge_quotes import quote_pool, request_tokens
@@ -134,9 +134,10 @@ def _proposals(
 
     for verifier in exact:
         by(verifier, _offered_by(verifier.strategy, near)[:MAX_SHOWN])
-    if Strategy.JUDGE in rows and fitting:
-        fresh = fresh_cost(prompt, context.price, drafts=fitting, near=near)
-        proposals.append(_propose_pool(context, slice_row, fitting, rows[Strategy.JUDGE], fresh, n_open=n_open))
+    may_compete = [draft for draft in fitting if draft.draft_id not in context.off_label][: MOST_POOLED * n_open]
+    if Strategy.JUDGE in rows and may_compete:
+        fresh = fresh_cost(prompt, context.price, drafts=may_compete, near=near)
+        proposals.append(_propose_pool(context, slice_row, may_compete, rows[Strategy.JUDGE], fresh, n_open=n_open))
     if threshold is not None:  # its quote needs no scores; those are worked out when it verifies
         by(GateVerifier(scores=lambda _: None, threshold=threshold), fitting[:MAX_SHOWN])
     return proposals
@@ -154,7 +155,6 @@ def _propose_pool(
     """Decide which drafts compete unverified for this slice's picks. Where rounds of labelling may buy any candidate,
     all that compete are asked about."""
     n_there = int(slice_row.n_candidates) - n_open
-    drafts = [draft for draft in drafts if draft.draft_id not in context.off_label][: MOST_POOLED * n_open]
     tokens = request_tokens(described_slices(context.spec, context.filled))
     quote = quote_pool(
         tokens,

@@ -152,7 +152,6 @@ def _billed(calls: Any, price: TeacherPrice) -> _Billed | None:
             input_tokens=call.input_tokens,
             output_tokens=0,
             cached_tokens=call.cached_tokens,
-            cache_write_tokens=call.cache_write_tokens,
         )
         for call in rows
     ]

@@ -1,9 +1,8 @@
-"""The dialogue with the teacher about a slice's drafts, held through the journal of calls."""
+"""The dialogue with the teacher about a slice's drafts before anything is written, under an exact rule or the gate."""
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
 from backend.compiles.models import Slice
@@ -17,21 +16,14 @@ from backend.drafts.calibrations import calibration, source_counts
 from backend.drafts.models import Verdict
 from workers.candidates.generation import shown_exemplars
 from workers.drafts.admission import with_bounds
+from workers.drafts.dialogues import run_dialogue
 from workers.drafts.gate_verification import gate_verifier
 from workers.drafts.proposals import decide_by, fresh_cost, verification_context, verifiers_of, with_old_prompts
 from workers.drafts.records import verified_by
 from workers.step.durable import CompileRun
-from workers.step.teacher_calls import PlannedCall, ask_batch, request_sha256
 from workers.step.teacher_session import TeacherSession, seed_of
-from workers.teachers.protocol import Choice, TeacherFailed
-from workers.teachers.verifiers.protocol import (
-    Answer,
-    Dialogue,
-    DraftVerifier,
-    Outcome,
-    TeacherRequest,
-    VerificationContext,
-)
+from workers.teachers.protocol import TeacherFailed
+from workers.teachers.verifiers.protocol import DraftVerifier, VerificationContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,52 +182,3 @@ def _join(first: Verification, later: Verification) -> Verification:
 def _nothing_verified() -> Verification:
     """The verification of drafts that nobody was asked about."""
     return Verification(verdicts=(), is_void=True)
-
-
-def run_dialogue(
-    run: CompileRun, step: StepName, session: TeacherSession, key: str, conversation: Dialogue[Outcome]
-) -> tuple[Outcome, set[str]]:
-    """Run a conversation through the journal, as a part of `step`: (its outcome, which revisions answered). A
-    question's digest is part of its key, so an answer is never taken for that of another question."""
-    revisions: set[str] = set()
-    answers: list[Answer] | None = None
-    turn = 0
-    while True:
-        try:
-            requests = next(conversation) if answers is None else conversation.send(answers)
-        except StopIteration as ended:
-            outcome: Outcome = ended.value
-            return outcome, revisions
-        answers = _answers(run, step, session, f"{key}:{turn}", requests)
-        revisions |= {answer.revision for answer in answers if answer.revision}
-        turn += 1
-
-
-def _answers(
-    run: CompileRun, step: StepName, session: TeacherSession, key: str, requests: Sequence[TeacherRequest]
-) -> list[Answer]:
-    plans = [
-        PlannedCall(key=f"{key}:{i}:{request_sha256(request)[:12]}", request=request)
-        for i, request in enumerate(requests)
-    ]
-    width = run.spec.teacher.concurrency
-    made = [
-        call
-        for at in range(0, len(plans), width)
-        for call in ask_batch(run, step, session.teacher, session.price, plans[at : at + width])
-    ]
-    return [
-        Answer(choices=tuple(_choice(value) for value in call.choices), cost=call.cost, revision=call.revision)
-        for call in made
-    ]
-
-
-def _choice(value: dict[str, Any]) -> Choice:
-    """A choice as it was journaled: JSON has lists where we have tuples."""
-    rows = value.get("top_logprobs")
-    fields = value | {
-        "token_logprobs": None if value.get("token_logprobs") is None else tuple(value["token_logprobs"]),
-        "tokens": None if value.get("tokens") is None else tuple(value["tokens"]),
-        "top_logprobs": None if rows is None else tuple(tuple((t, p) for t, p in row) for row in rows),
-    }
-    return Choice(**fields)

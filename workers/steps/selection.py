@@ -47,8 +47,9 @@ def run_selection(run: CompileRun) -> StepDone:
 
 def _verify_drafts(run: CompileRun) -> None:
     """Have the teacher verify the drafts that are picked, before any slice is selected from for good."""
-    slices = [row for row in _slices(run) if row.selection is None and row.offer_plan is not None]
-    if not slices:
+    with run.transaction():
+        has_pool = any(row.selection is None and row.offer_plan is not None for row in _slices(run))
+    if not has_pool:
         return
 
     def rows(slice_row: Slice) -> list[Candidate]:
@@ -60,7 +61,9 @@ def _verify_drafts(run: CompileRun) -> None:
         return [rows[i] for i in chosen.picks]
 
     verify_picks(run, Pooling(embedder=embedder_of(run), heldout=heldout_keys(run), rows=rows, pick=pick))
-    for slice_row in _slices(run):
+    with run.transaction():
+        slices = [row for row in _slices(run) if row.offer_plan is not None and row.offer_plan.n_pooled]
+    for slice_row in slices:
         with teacher_session(run) as session:
             audit_drafts(run, slice_row, session, StepName.SELECTION)
 

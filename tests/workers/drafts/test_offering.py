@@ -27,6 +27,7 @@ from tests.workers.pipeline_helpers import (
     drafts_shown,
     is_about_drafts,
     messages,
+    slice_asked_for,
     slices,
     start,
     step,
@@ -35,7 +36,8 @@ from tests.workers.pipeline_helpers import (
     told_apart,
     walk_through,
 )
-from workers.drafts import offering, records
+from workers.drafts import picks, records
+from workers.drafts.picks import LEAST_POOL
 from workers.teachers.protocol import TeacherFailed
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -70,8 +72,18 @@ def spec(**changes: Any) -> dict[str, Any]:
 
 
 def teacher(judge: Callable[[str], bool] = lambda text: True, **changes: Any) -> ScriptedTeacher:
+    """Writes texts that name the slice they are for, and none that another teacher of the tests has written."""
     texts = long_messages()
-    return ScriptedTeacher(write=lambda request: list(itertools.islice(texts, request.n)), judge=judge, **changes)
+    serial = next(SERIAL)
+
+    def write(request: Any) -> list[str]:
+        desk = slice_asked_for(request)
+        return [f"{text} Ticket {serial} for the desk of {desk}." for text in itertools.islice(texts, request.n)]
+
+    return ScriptedTeacher(write=write, judge=judge, **changes)
+
+
+SERIAL = itertools.count()
 
 
 def compile_once(
@@ -91,6 +103,11 @@ def warm(monkeypatch: Any, tenant: Tenant, asked: ScriptedTeacher | None = None,
 
 def off_topic_refused(text: str) -> bool:
     return "person this time" in text
+
+
+def verified(row: Any) -> list[Any]:
+    """The drafts that entered a pool for good."""
+    return [c for c in candidates(row, origin="draft") if c.certificate]
 
 
 def rows_of(model: Any, tenant: Tenant, **where: Any) -> list[Any]:
@@ -146,7 +163,7 @@ def test_what_a_gate_refused_never_enters(tenant, monkeypatch):
 def test_a_warm_compile_pays_only_for_what_the_teacher_would_not_have_written(known, monkeypatch):
     asked = teacher(off_topic_refused)
     row = warm(monkeypatch, known, asked, sampling={"on_gap": ["drop_k"]})  # a gap asks for no more texts
-    reused = candidates(row, origin="draft")
+    reused = verified(row)
     assert reused
     assert {c.certificate for c in reused} == {Certificate.JUDGED}
     n_fresh = sum(r.n for r in asked.asked if not is_about_drafts(r))
@@ -164,10 +181,10 @@ def test_the_account_is_what_was_billed(known, monkeypatch):
     judged = [call for call in calls(row) if call.key.startswith("drafts:")]
     offers = rows_of(Offer, known, compile_id=row.id)
     assert sum(offer.verification_microusd for offer in offers) == sum(call.cost_microusd for call in judged) > 0
-    reused = candidates(row, origin="draft")
+    reused = verified(row)
     n_tokens = sum(c.n_tokens for c in reused)
     assert sum(offer.avoided_microusd for offer in offers) >= 4 * n_tokens  # $4 a million tokens of output, and prompts
-    receipt = step(row, StepName.SYNTHESIS).output["facts"]["drafts"]
+    receipt = step(row, StepName.SELECTION).output["facts"]["drafts"]
     assert receipt["offered"] == sum(offer.n_shown for offer in offers)
     assert receipt["accepted"] == sum(offer.n_accepted for offer in offers)
     assert receipt["family"]["offered"] == receipt["offered"]
@@ -178,10 +195,10 @@ def test_the_account_is_what_was_billed(known, monkeypatch):
 @pytest.mark.nightly
 def test_a_teacher_that_would_have_written_none_of_them_costs_and_the_loss_is_written_down(known, monkeypatch):
     row = warm(monkeypatch, known, teacher(lambda text: False))
-    assert candidates(row, origin="draft") == []
+    assert verified(row) == []
     offers = rows_of(Offer, known, compile_id=row.id)
     assert sum(offer.verification_microusd for offer in offers) > 0
-    receipt = step(row, StepName.SYNTHESIS).output["facts"]["drafts"]
+    receipt = step(row, StepName.SELECTION).output["facts"]["drafts"]
     assert receipt["saving"]["net_microusd"] < 0
     assert receipt["acceptance"]["rate_ppm"] == 0
 
@@ -198,7 +215,7 @@ def test_nothing_is_asked_where_asking_costs_more_than_writing(known, monkeypatc
 def test_a_draft_that_could_not_become_a_candidate_is_not_asked_about(known, monkeypatch):
     asked = teacher(off_topic_refused)
     warm(monkeypatch, known, asked, verifiers=[{"kind": "excludes", "any_of": ["charged twice"], "gate": True}])
-    shown = [text for request in filter(is_about_drafts, asked.asked) for text in drafts_shown(request).values()]
+    shown = [text for request in filter(is_about_drafts, asked.asked) for _, text in drafts_shown(request).values()]
     assert shown
     assert not any("charged twice" in text for text in shown if "person this time" in text)
 
@@ -209,7 +226,7 @@ def test_the_same_prompt_again_asks_nothing_and_its_drafts_are_exact(tenant, mon
     asked = teacher()
     row = compile_once(monkeypatch, tenant, asked, **pinned)
     assert asked.asked == []
-    reused = candidates(row, origin="draft")
+    reused = verified(row)
     assert len(reused) == N * len(slices(row))
     assert {c.certificate for c in reused} == {Certificate.EXACT}
     assert {part.drafts["strategy"] for part in slices(row)} == {Strategy.REPEAT}
@@ -220,7 +237,7 @@ def test_the_same_prompt_again_asks_nothing_and_its_drafts_are_exact(tenant, mon
 def test_the_same_prompt_to_a_teacher_of_unknown_revision_is_asked_about(known, monkeypatch):
     asked = teacher(off_topic_refused)
     row = compile_once(monkeypatch, known, asked)
-    assert {c.certificate for c in candidates(row, origin="draft")} == {Certificate.JUDGED}
+    assert {c.certificate for c in verified(row)} == {Certificate.JUDGED}
 
 
 def test_another_revision_is_a_cold_start(tenant, monkeypatch):
@@ -265,9 +282,9 @@ def test_drafts_go_along_with_the_requests_where_the_engine_verifies_them(known,
     assert len({request.cache_salt for request in fresh}) == 1
     assert {part.drafts["strategy"] for part in slices(row)} == {Strategy.ENGINE}
     assert all(part.drafts["n_proposed"] > 0 for part in slices(row))
-    receipt = step(row, StepName.SYNTHESIS).output["facts"]["drafts"]
+    receipt = step(row, StepName.SELECTION).output["facts"]["drafts"]
     assert (receipt["offered"], receipt["acceptance"]["rate_ppm"]) == (0, None)  # proposals are no verdicts
-    assert candidates(row, origin="draft") == []
+    assert verified(row) == []
 
 
 @pytest.mark.nightly
@@ -282,7 +299,7 @@ def test_a_gate_lets_drafts_in_only_after_the_judge_has_certified_it(tenant, mon
     dear = {"price": {"input_usd_per_mtok": 9.0, "output_usd_per_mtok": 1.0}}
     compile_once(monkeypatch, tenant, teacher(), **opted)
     before = warm(monkeypatch, tenant, task="Money back, or not?", teacher=dear, **opted)
-    assert candidates(before, origin="draft") == []
+    assert verified(before) == []
     for turn in range(6):
         warm(monkeypatch, tenant, task=f"Money back, or not? {turn}", **opted)
     judged = rows_of(Verdict, tenant, strategy=Strategy.JUDGE, kind=VerdictKind.VERDICT)
@@ -290,7 +307,7 @@ def test_a_gate_lets_drafts_in_only_after_the_judge_has_certified_it(tenant, mon
     asked = teacher(off_topic_refused)
     row = warm(monkeypatch, tenant, asked, task="Money back, or not, at last?", teacher=dear, **opted)
     assert not any(map(is_about_drafts, asked.asked))
-    assert {c.certificate for c in candidates(row, origin="draft")} == {Certificate.GATED}
+    assert {c.certificate for c in verified(row)} == {Certificate.GATED}
 
 
 # --- what it teaches --------------------------------------------------------------------------------------------
@@ -312,7 +329,7 @@ def test_the_calibration_can_be_computed_again_from_the_verdicts(known, monkeypa
 def test_a_judge_that_says_yes_to_everything_is_believed_nothing(known, monkeypatch):
     """The planted drafts of far slices are accepted too: the batches are void."""
     row = warm(monkeypatch, known, teacher(lambda text: True))
-    assert candidates(row, origin="draft") == []
+    assert verified(row) == []
     kinds = {verdict.kind for verdict in rows_of(Verdict, known)}
     assert VerdictKind.VOID in kinds
     assert VerdictKind.VERDICT not in kinds
@@ -371,31 +388,31 @@ def test_a_worker_that_dies_after_the_question_asks_it_no_second_time(known, mon
             raise error
         records.save_verdicts(*arguments)
 
-    monkeypatch.setattr(offering, "save_verdicts", dies)
+    monkeypatch.setattr(picks, "save_verdicts", dies)
     with pytest.raises(RuntimeError, match="killed"):
         walk_through(run, *TO_SELECTION)
     assert any(map(is_about_drafts, asked.asked))
-    walk_through(take_over(run, row), *TO_SELECTION[1:])
+    walk_through(take_over(run, row), StepName.SELECTION)
     questions = [request.messages for request in asked.asked if is_about_drafts(request)]
     assert len(questions) == len(set(questions))  # what the first worker asked was answered from the journal
-    assert candidates(row, origin="draft")
+    assert verified(row)
     check_money(row)
 
 
 @pytest.mark.nightly
 def test_drafts_deleted_during_an_offer_are_let_go(known, monkeypatch):
     asked = teacher(off_topic_refused)
-    whole = offering.verify_drafts
+    whole = picks.verify_picks
 
-    def purged(run: Any, slice_row: Any, session: Any, plan: Any) -> Any:
+    def purged(run: Any, pooling: Any) -> Any:
         with tenant_scope(known.id):
             purging.purge_family(known.id, run.spec.family)
-        return whole(run, slice_row, session, plan)
+        return whole(run, pooling)
 
-    monkeypatch.setattr(offering, "verify_drafts", purged)
+    monkeypatch.setattr("workers.steps.selection.verify_picks", purged)
     row = warm(monkeypatch, known, asked)
-    assert candidates(row, origin="draft") == []
-    assert all(part.n_generated == N for part in slices(row))
+    assert verified(row) == []
+    assert all(part.n_generated >= LEAST_POOL * N for part in slices(row))
 
 
 @pytest.mark.nightly
@@ -422,14 +439,14 @@ def test_a_price_that_changes_between_offer_and_verdict_is_the_one_that_is_booke
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(offering, "verify_drafts", dies)
+        patched.setattr(picks, "judge_drafts", dies)
         with pytest.raises(RuntimeError, match="killed"):
             walk_through(run, *TO_SELECTION)
     dearer = spec()["teacher"]["price"] | {"output_usd_per_mtok": 4.0}
     with tenant_scope(known.id):
         row.spec["teacher"]["price"] = dearer
         row.save(update_fields=["spec"])
-    walk_through(take_over(run, row), *TO_SELECTION[1:])
+    walk_through(take_over(run, row), StepName.SELECTION)
     versions = {call.price_version for call in calls(row)}
     assert len(versions) == 1
     judged = rows_of(Verdict, known, compile_id=row.id)
