@@ -66,10 +66,16 @@ def _choice(text: str) -> Choice:
     return Choice(text=text, logprob=-float(len(text)), n_tokens=max(1, len(text) // 4))
 
 
+def counted(request: CompletionRequest, texts: Sequence[str]) -> Usage:
+    """The usage of a request and its answers, a token every four characters."""
+    n_input = sum(len(message.content) for message in request.messages) // 4
+    return Usage(input_tokens=n_input, output_tokens=sum(max(1, len(text) // 4) for text in texts))
+
+
 class ScriptedTeacher:
     """`write` gives the texts of a candidate request, `label` the answers to a text, `name` the answer to what the two
     halves of a slice are called; each may raise. Calls of one batch come from several threads, and what a test scripts
-    is asked by one at a time: a generator takes no second caller."""
+    is asked by one at a time: a generator takes no second caller. `counts_tokens`: its usage is that of its words."""
 
     identity = TeacherIdentity(provider="grammar", model="kolm-grammar-1", revision="scripted")
     caps = TeacherCaps(logprobs=True)
@@ -81,7 +87,10 @@ class ScriptedTeacher:
         label: Callable[[str], Sequence[str]] = lambda text: [LABELS["charged" in text or "parcel" in text]] * 5,
         name: Callable[[CompletionRequest], str] = lambda request: halves_json("refund", "shipping"),
         judge: Callable[[str], bool] = lambda text: True,
+        *,
+        counts_tokens: bool = False,
     ) -> None:
+        self._counts_tokens = counts_tokens
         self._texts = messages()
         self._judge = judge
         self._write = write or (lambda request: list(itertools.islice(self._texts, request.n)))
@@ -93,7 +102,8 @@ class ScriptedTeacher:
         with self._turn:
             self.asked.append(request)
             texts = self._answers(request)
-        return Completion(choices=tuple(map(_choice, texts)), usage=USAGE)
+        usage = counted(request, texts) if self._counts_tokens else USAGE
+        return Completion(choices=tuple(map(_choice, texts)), usage=usage)
 
     def _answers(self, request: CompletionRequest) -> Sequence[str]:
         if request.item is not None:

@@ -1,7 +1,8 @@
 """Drafts that compete unverified: the teacher is asked about those that selection picks, and about no others.
 
-A pool of fresh candidates and unverified drafts is selected from, where a draft's score counts by its predicted
-acceptance. Those of the picks that are drafts are put to the teacher, all slices in one conversation. What it refuses
+A pool of fresh candidates and unverified drafts is selected from, as if all were the teacher's: drafts that counted for
+less than the others would hardly be picked where scores are close, and the pool would be the fresh ones alone. Those of
+the picks that are drafts are put to the teacher, all slices in one conversation. What it refuses
 leaves the pool, and so do drafts that its verdicts make unlikely; then selection picks again. It ends when no pick is
 unverified, after three turns at the latest. Where refusals have left a pool short, the teacher writes more.
 

@@ -81,13 +81,6 @@ def choose(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]) -> Chos
     return as_asked
 
 
-def weighed_scores(slice_row: Slice, rows: Sequence[Candidate]) -> list[float]:
-    """Each candidate's score; of a draft that nobody has verified times its predicted acceptance."""
-    plan = slice_row.offer_plan
-    predicted = {} if plan is None else {one.draft_id: one.predicted for one in plan.pooled}
-    return [(row.score or 0.0) * (1.0 if row.certificate else predicted.get(row.draft_id, 1.0)) for row in rows]
-
-
 def is_degenerate(report: SelectionReport) -> bool:
     return report.requested_method not in BASELINES and report.n_groups < min(report.k_requested, report.n)
 
@@ -109,7 +102,7 @@ def select_as_asked(run: CompileRun, slice_row: Slice, rows: Sequence[Candidate]
     }
     return select(
         stack([row.embedding for row in rows]),
-        weighed_scores(slice_row, rows),
+        [0.0 if row.score is None else row.score for row in rows],
         [row.text_key for row in rows],
         k=k,
         on_progress=lambda *_: run.stop.check(),  # a large pool takes minutes

@@ -80,7 +80,7 @@ def teacher(judge: Callable[[str], bool] = lambda text: True, **changes: Any) ->
         desk = slice_asked_for(request)
         return [f"{text} Ticket {serial} for the desk of {desk}." for text in itertools.islice(texts, request.n)]
 
-    return ScriptedTeacher(write=write, judge=judge, **changes)
+    return ScriptedTeacher(write=write, judge=judge, counts_tokens=True, **changes)
 
 
 SERIAL = itertools.count()
