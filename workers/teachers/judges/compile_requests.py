@@ -8,13 +8,14 @@ them, a chunk, holds one negative control, at a random place under one of its sl
 import itertools
 import random
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from backend.domain.drafts.vocabulary import DraftVerdict, VerdictKind
 from workers.teachers.judges.batches import MAX_BATCH_CHARS, NO_DRAFT, Item
 from workers.teachers.judges.judged_slices import Control, JudgedSlice, JudgeQuestion
 from workers.teachers.judges.off_topic import OFF_TOPIC
-from workers.teachers.prompts.judge import ACCEPTED, ShownSlice, read_accepted, slices_judge_messages
+from workers.teachers.prompts.judge import ACCEPTED, ShownSlice, slices_judge_messages
+from workers.teachers.prompts.number_ranges import read_choice
 from workers.teachers.protocol import CompletionRequest
 from workers.teachers.verifiers.protocol import Answer
 
@@ -67,13 +68,16 @@ class SlicesRequest:
         for number, entry in enumerate(self.entries, 1):
             shown.setdefault(entry.at, {})[number] = entry.item.text
         parts = [ShownSlice(at=at, drafts=drafts) for at, drafts in shown.items()]
-        messages = slices_judge_messages(question.head, described(question, shown), parts, as_json=question.has_schema)
+        lines = described(question, shown)
+        messages = slices_judge_messages(question.head, lines, parts, as_json=question.has_schema)
+        if len(lines) < len(question.slices):
+            messages = (messages[0], replace(messages[1], n_shared=0))
         return question.request(messages, len(self.entries), ACCEPTED)
 
     def read(self, answer: Answer) -> Reading:
         """A chunk whose negative control is accepted is void. So is the whole where it is no answer, or where at least
         two negative controls and half of them are accepted: then it was not about the drafts."""
-        numbers = read_accepted(answer.choices[0].text, len(self.entries)) if answer.choices else None
+        numbers = read_choice(answer.choices, len(self.entries), name=ACCEPTED)
         if numbers is None:
             return Reading(void=in_parts(self.places))
         rows = [(entry, number in numbers) for number, entry in enumerate(self.entries, 1)]

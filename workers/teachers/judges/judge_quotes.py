@@ -22,6 +22,7 @@ ANSWER_TOKENS = 8  # of an answer, whatever it names: an object around the range
 NUMBER_TOKENS = 1.5  # between tokenizers of whole numbers and of single digits
 COMMA_TOKENS = 2  # `, `
 DASH_TOKENS = 1
+SLICES_A_REQUEST = 8  # whose drafts share one, where there are too many slices to describe all
 MIN_CACHED_TOKENS = 1024  # vendors cache no shorter prefix
 
 
@@ -37,7 +38,8 @@ class RequestTokens:
 
 def request_tokens(question: JudgeQuestion) -> RequestTokens:
     """The tokens of the beginning that all requests of the question share, of one negative and one positive control."""
-    lines = described(question, range(len(question.slices)))
+    lines = described(question, range(SLICES_A_REQUEST))
+    is_shared = len(lines) == len(question.slices)
     system, user = slices_judge_messages(question.head, lines, (), as_json=question.has_schema)
     shared = estimate_tokens(system.content) + estimate_tokens(user.content[: user.n_shared])
     rest = estimate_tokens(user.content[user.n_shared :])
@@ -45,7 +47,7 @@ def request_tokens(question: JudgeQuestion) -> RequestTokens:
     positive = _mean([text for one in question.slices for text in one.positives] or ())
     return RequestTokens(
         prompt=round(shared + rest + control + positive),
-        cached=shared if shared >= MIN_CACHED_TOKENS else 0,
+        cached=shared if is_shared and shared >= MIN_CACHED_TOKENS else 0,
         control=control,
     )
 

@@ -15,7 +15,8 @@ from backend.domain.drafts.vocabulary import Cost, DraftVerdict, StoredDraft, Ve
 from workers.teachers.judges.batches import MAX_BATCH_CHARS, NO_DRAFT, Item
 from workers.teachers.judges.compile_requests import Plants
 from workers.teachers.judges.judged_slices import JudgedSlice, JudgeQuestion
-from workers.teachers.prompts.judge_audit import MISPLACED, audit_messages, read_misplaced
+from workers.teachers.prompts.judge_audit import MISPLACED, audit_messages
+from workers.teachers.prompts.number_ranges import read_choice
 from workers.teachers.verifiers.protocol import Answer, Conversation
 
 MAX_ASKS = 4
@@ -62,7 +63,7 @@ def _company(slice_: JudgedSlice, draft: StoredDraft, plants: Plants, rng: rando
 
 def _read(items: list[Item], answer: Answer) -> tuple[DraftVerdict, list[DraftVerdict]]:
     """The verdict on the draft and those on the controls; none of an answer that is none."""
-    misplaced = read_misplaced(answer.choices[0].text, len(items)) if answer.choices else None
+    misplaced = read_choice(answer.choices, len(items), name=MISPLACED)
     said = [
         DraftVerdict(draft_id=item.draft_id, is_accepted=number not in (misplaced or ()), kind=item.kind)
         for number, item in enumerate(items, 1)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from workers.teachers.prompts.candidate_and_label import DATA_RULE, chat, fence
 from workers.teachers.prompts.judge import numbered
-from workers.teachers.prompts.number_ranges import read_numbers
 from workers.teachers.protocol import Message
 
 AUDIT_SYSTEM = (
@@ -33,8 +32,3 @@ def audit_messages(
     shown = fence(numbered(dict(enumerate(texts, 1))))
     ask = AUDIT_JSON_ASK if as_json else AUDIT_ASK
     return chat(AUDIT_SYSTEM, [*head, "Messages:", shown, *slice_lines, ask], n_shared=len("\n".join(head)))
-
-
-def read_misplaced(answer: str, n: int) -> frozenset[int] | None:
-    """The numbers of 1 ... `n` that do not belong, or None for what is no answer (`number_ranges`)."""
-    return read_numbers(answer, n, name=MISPLACED)
