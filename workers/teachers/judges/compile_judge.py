@@ -4,10 +4,10 @@ About a hundred drafts share a request, so that what the question costs besides 
 ranges of numbers, so that a verdict costs less than a token. What is accepted is JUDGED: the teacher's own word, whose
 error rates are estimated from planted controls (`backend.domain.drafts.judge_controls`).
 
-A draft can claim to answer for its neighbours, or for all. So every 24 drafts have a text of another label among them
-that the judge must refuse. Where it does not, those 24 count for nothing; where that happens to half of a request, or
-the answer is not exactly ranges, all of it does. What is void is asked about once more, in smaller parts with other
-controls; what is void then stays out. The waste is bounded: each draft is shown at most twice.
+A draft can claim to answer for its neighbours, or for all. So every chunk of at most 24 drafts has a text of another
+label among them that the judge must refuse. Where it does not, the chunk counts for nothing; where that happens to half
+of a request, or the answer is not exactly ranges, all of it does. What is void is asked about once more, in smaller
+parts with other controls; what is void then stays out. The waste is bounded: each draft is shown at most twice.
 """
 
 import random

@@ -1,8 +1,9 @@
 """The requests of one question about a compile's drafts: which drafts share one, where controls are planted among them,
 and what an answer says of them.
 
-Drafts stand under their slices, in random order within each, numbered on from slice to slice. Each run of at most 24 of
-them, a chunk, holds one negative control, at a random place under one of its slices: what voids a chunk is inside it.
+Drafts stand under their slices, in random order within each, numbered on from slice to slice. Each chunk of them holds
+one negative control, at a random place: what voids a chunk is inside it. A chunk is the drafts of one slice, at most 24
+of them, or those of neighbours that have few; a control under each slice would cost such ones more than it protects.
 """
 
 import itertools
@@ -20,8 +21,9 @@ from workers.teachers.protocol import CompletionRequest
 from workers.teachers.verifiers.protocol import Answer
 
 BATCH = 96  # drafts in one request, controls apart
-CHUNK = 24  # drafts beside one negative control
+CHUNK = 24  # drafts beside one negative control, at most
 RETRY_CHUNK = 12
+FEW_DRAFTS = 8  # of a slice, below which it shares a chunk
 RETRY_PARTS = 4  # requests in place of one that is void as a whole
 MIN_PART = 6
 NEAREST = 12  # negatives of a slice that are drawn from first
@@ -187,17 +189,31 @@ def _fits(question: JudgeQuestion, pieces: Sequence[tuple[int, list[int]]]) -> b
 
 
 def planted(
-    question: JudgeQuestion, places: Sequence[Place], chunk: int, plants: Plants, rng: random.Random
+    question: JudgeQuestion, places: Sequence[Place], most: int, plants: Plants, rng: random.Random
 ) -> SlicesRequest:
-    """A request about these drafts, neighbours of one slice together, with its controls."""
-    n_chunks = -(-len(places) // chunk)
-    bounds = [len(places) * i // n_chunks for i in range(n_chunks + 1)]
-    chunks = [[_asked(question, place) for place in places[a:b]] for a, b in itertools.pairwise(bounds)]
+    """A request about these drafts, those of one slice together, with its controls: one in `most` drafts at least."""
+    chunks = [[_asked(question, place) for place in part] for part in _chunks_of(places, most)]
     _plant_positive(chunks, plants, rng)
     for entries in chunks:
         gap, host = rng.choice(_gaps(entries))
         entries.insert(gap, plants.negative(host))
     return SlicesRequest(chunks=tuple(tuple(entries) for entries in chunks))
+
+
+def _chunks_of(places: Sequence[Place], most: int) -> list[list[Place]]:
+    """Slice by slice in even chunks of at most `most`; one with few joins the one before, if that has few or it is the
+    last."""
+    chunks: list[list[Place]] = []
+    for _, group in itertools.groupby(places, key=lambda place: place[0]):
+        run = list(group)
+        if chunks and len(chunks[-1]) < FEW_DRAFTS and len(chunks[-1]) + len(run) <= most:
+            chunks[-1] += run
+            continue
+        n = -(-len(run) // most)
+        chunks += [run[len(run) * i // n : len(run) * (i + 1) // n] for i in range(n)]
+    if len(chunks) > 1 and len(chunks[-1]) < FEW_DRAFTS and len(chunks[-2]) + len(chunks[-1]) <= most:
+        chunks[-2:] = [chunks[-2] + chunks[-1]]
+    return chunks
 
 
 def _asked(question: JudgeQuestion, place: Place) -> Entry:

@@ -10,18 +10,19 @@ from dataclasses import dataclass, replace
 
 from backend.domain.drafts.costs import Quote, judge_quote
 from backend.domain.money.pricing import TeacherPrice
-from workers.teachers.judges.compile_requests import BATCH, CHUNK, described
+from workers.teachers.judges.compile_requests import BATCH, described
 from workers.teachers.judges.judged_slices import JudgeQuestion
 from workers.teachers.judges.off_topic import OFF_TOPIC
 from workers.teachers.prompts.judge import slices_judge_messages
 from workers.teachers.token_estimates import estimate_tokens
 
 ITEM_TOKENS = 4  # `17 "` and `"` with a line's end; 4.2 by a tokenizer of single digits
-SECTION_TOKENS = 16  # of a slice's heading and fence
+SECTION_TOKENS = 12  # of a slice's heading and fence
 ANSWER_TOKENS = 8  # of an answer, whatever it names: an object around the ranges
 NUMBER_TOKENS = 1.5  # between tokenizers of whole numbers and of single digits
 COMMA_TOKENS = 2  # `, `
 DASH_TOKENS = 1
+CONTROL_EVERY = 16  # drafts: between a chunk of few and one of 24
 SLICES_A_REQUEST = 8  # whose drafts share one, where there are too many slices to describe all
 MIN_CACHED_TOKENS = 1024  # vendors cache no shorter prefix
 
@@ -73,7 +74,7 @@ def quote_pool(
 ) -> Quote:
     """What it costs to ask about these drafts of one slice, `acceptance` of which is expected to be accepted, where
     `n_slices` slices of the compile are asked about together. The overhead is the slice's share of one request: a part
-    of `n_slices`, or of BATCH drafts where its own are more; a control in CHUNK drafts counts as theirs."""
+    of `n_slices`, or of BATCH drafts where its own are more; a control in CONTROL_EVERY drafts counts as theirs."""
     request = judge_quote(
         prompt_tokens=tokens.prompt,
         draft_tokens=[0],
@@ -83,7 +84,7 @@ def quote_pool(
     )
     quote = judge_quote(
         prompt_tokens=SECTION_TOKENS,
-        draft_tokens=[n + ITEM_TOKENS + round(tokens.control / CHUNK) for n in draft_tokens],
+        draft_tokens=[n + ITEM_TOKENS + round(tokens.control / CONTROL_EVERY) for n in draft_tokens],
         price=price,
         verdict_tokens=verdict_tokens(acceptance),
     )
