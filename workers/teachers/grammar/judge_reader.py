@@ -22,7 +22,7 @@ class NumberedTexts:
     slice_name: str
     hint: str
     label: str | None
-    texts: dict[int, str]
+    texts: tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ def read_numbers_asked(lines: Sequence[str], fenced: Sequence[str]) -> AskedNumb
     """The question in the lines outside every fence and the fenced texts, in order. Raises NotOurPrompt."""
     asks_misplaced = bool({AUDIT_ASK, AUDIT_JSON_ASK} & set(lines))
     parts = _audited(lines, fenced) if asks_misplaced else _judged(lines, fenced)
-    numbers = [number for part in parts for number in part.texts]
+    numbers = [number for part in parts for number, _ in part.texts]
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
         raise NotOurPrompt("the texts to be judged are numbered from 1")
     as_json = bool({SLICES_JUDGE_JSON_ASK, AUDIT_JSON_ASK} & set(lines))
@@ -79,7 +79,7 @@ def _fields(lines: Sequence[str]) -> dict[str, str]:
     return fields
 
 
-def _part(fields: dict[str, str], texts: dict[int, str]) -> NumberedTexts:
+def _part(fields: dict[str, str], texts: tuple[tuple[int, str], ...]) -> NumberedTexts:
     return NumberedTexts(
         slice_name=fields.get("Slice", ""),
         hint=fields.get("Hint", ""),
@@ -88,8 +88,8 @@ def _part(fields: dict[str, str], texts: dict[int, str]) -> NumberedTexts:
     )
 
 
-def _numbered(fenced: str) -> dict[int, str]:
-    texts: dict[int, str] = {}
+def _numbered(fenced: str) -> tuple[tuple[int, str], ...]:
+    texts: list[tuple[int, str]] = []
     for line in fenced.split("\n"):
         match = _NUMBERED.fullmatch(line)
         try:
@@ -98,5 +98,5 @@ def _numbered(fenced: str) -> dict[int, str]:
             text = None
         if match is None or not isinstance(text, str):
             raise NotOurPrompt("a draft is a line of a number and a JSON text")
-        texts[int(match[1])] = text
-    return texts
+        texts.append((int(match[1]), text))
+    return tuple(texts)
