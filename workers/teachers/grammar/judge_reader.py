@@ -38,7 +38,7 @@ class AskedNumbers:
 def read_numbers_asked(lines: Sequence[str], fenced: Sequence[str]) -> AskedNumbers:
     """The question in the lines outside every fence and the fenced texts, in order. Raises NotOurPrompt."""
     asks_misplaced = bool({AUDIT_ASK, AUDIT_JSON_ASK} & set(lines))
-    parts = _audited(lines, fenced) if asks_misplaced else _judged(lines, fenced)
+    parts = _audit_parts(lines, fenced) if asks_misplaced else _judge_parts(lines, fenced)
     numbers = [number for part in parts for number, _ in part.texts]
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
         raise NotOurPrompt("the texts to be judged are numbered from 1")
@@ -47,13 +47,13 @@ def read_numbers_asked(lines: Sequence[str], fenced: Sequence[str]) -> AskedNumb
     return AskedNumbers(parts=parts, asks_misplaced=asks_misplaced, member=member)
 
 
-def _audited(lines: Sequence[str], fenced: Sequence[str]) -> tuple[NumberedTexts, ...]:
+def _audit_parts(lines: Sequence[str], fenced: Sequence[str]) -> tuple[NumberedTexts, ...]:
     if len(fenced) != 1:
         raise NotOurPrompt("an audit's prompt holds one fence of messages")
-    return (_part(_fields(lines), _numbered(fenced[0])),)
+    return (_part(_fields(lines), _numbered_texts(fenced[0])),)
 
 
-def _judged(lines: Sequence[str], fenced: Sequence[str]) -> tuple[NumberedTexts, ...]:
+def _judge_parts(lines: Sequence[str], fenced: Sequence[str]) -> tuple[NumberedTexts, ...]:
     """Every fence stands behind the heading of its slice."""
     slices: dict[str, dict[str, str]] = {}
     headings: list[str] = []
@@ -64,7 +64,7 @@ def _judged(lines: Sequence[str], fenced: Sequence[str]) -> tuple[NumberedTexts,
             headings.append(heading[1])
     if len(headings) != len(fenced) or not set(headings) <= slices.keys():
         raise NotOurPrompt("each fence of drafts has a heading that names a slice of the prompt")
-    return tuple(_part(slices[mark], _numbered(text)) for mark, text in zip(headings, fenced, strict=True))
+    return tuple(_part(slices[mark], _numbered_texts(text)) for mark, text in zip(headings, fenced, strict=True))
 
 
 def _fields(lines: Sequence[str]) -> dict[str, str]:
@@ -88,7 +88,7 @@ def _part(fields: dict[str, str], texts: tuple[tuple[int, str], ...]) -> Numbere
     )
 
 
-def _numbered(fenced: str) -> tuple[tuple[int, str], ...]:
+def _numbered_texts(fenced: str) -> tuple[tuple[int, str], ...]:
     texts: list[tuple[int, str]] = []
     for line in fenced.split("\n"):
         match = _NUMBERED.fullmatch(line)

@@ -22,7 +22,7 @@ from workers.teachers.judges.compile_requests import (
     Reading,
     SlicesRequest,
     first_requests,
-    planted,
+    plant_controls,
 )
 from workers.teachers.judges.judged_slices import JudgedSlice, JudgeQuestion
 from workers.teachers.verifiers.protocol import Answer, TeacherRequest
@@ -46,13 +46,13 @@ def judge_compile(question: JudgeQuestion, rng: random.Random) -> CompileConvers
             reading = request.read(answer)
             _book(tallies, request, answer, reading)
             void += reading.void
-        again = [] if is_last else [_shuffled(places, rng) for places in void]
-        requests = [planted(question, places, RETRY_CHUNK, plants, rng) for places in again]
+        again = [] if is_last else [_reshuffle(places, rng) for places in void]
+        requests = [plant_controls(question, places, RETRY_CHUNK, plants, rng) for places in again]
     return {question.slices[at].key: tally.verification() for at, tally in tallies.items()}
 
 
-def _shuffled(places: Sequence[Place], rng: random.Random) -> list[Place]:
-    """The drafts in another order within each slice."""
+def _reshuffle(places: Sequence[Place], rng: random.Random) -> list[Place]:
+    """Put the drafts in another order within each slice."""
     return sorted(rng.sample(places, len(places)), key=lambda place: place[0])
 
 

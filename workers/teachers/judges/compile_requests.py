@@ -70,7 +70,7 @@ class SlicesRequest:
         for number, entry in enumerate(self.entries, 1):
             shown.setdefault(entry.at, {})[number] = entry.item.text
         parts = [ShownSlice(at=at, drafts=drafts) for at, drafts in shown.items()]
-        lines = described(question, shown)
+        lines = describe_slices(question, shown)
         messages = slices_judge_messages(question.head, lines, parts, as_json=question.has_schema)
         if len(lines) < len(question.slices):
             messages = (messages[0], replace(messages[1], n_shared=0))
@@ -106,14 +106,14 @@ def _places_of(entries: Sequence[Entry]) -> tuple[Place, ...]:
 
 
 def in_parts(places: Sequence[Place]) -> tuple[tuple[Place, ...], ...]:
-    """At most four parts of neighbours, of six drafts at least."""
+    """Divide the drafts into at most four parts of neighbours, of six at least."""
     size = max(MIN_PART, -(-len(places) // RETRY_PARTS))
     return tuple(tuple(places[start : start + size]) for start in range(0, len(places), size))
 
 
-def described(question: JudgeQuestion, asked: Container[int]) -> dict[int, tuple[str, ...]]:
-    """The lines of the slices that open a request, by place: all, so that every request opens alike; where they are too
-    long for that, those that it asks about."""
+def describe_slices(question: JudgeQuestion, asked: Container[int]) -> dict[int, tuple[str, ...]]:
+    """Return the lines of the slices that open a request, by place: all, so that every request opens alike; where they
+    are too long for that, those that it asks about."""
     n_chars = sum(len(line) for one in question.slices for line in one.lines)
     return {at: one.lines for at, one in enumerate(question.slices) if n_chars <= MAX_SHARED_CHARS or at in asked}
 
@@ -129,7 +129,7 @@ class Plants:
 
     def negative(self, at: int) -> Entry:
         if at not in self._negatives:
-            self._negatives[at] = itertools.cycle(self._ordered(self._slices[at]))
+            self._negatives[at] = itertools.cycle(self._order_negatives(self._slices[at]))
         control = next(self._negatives[at])
         return Entry(at=at, item=Item(text=control.text, draft_id=control.draft_id, kind=VerdictKind.NEGATIVE))
 
@@ -142,7 +142,7 @@ class Plants:
         item = Item(text=self._rng.choice(fresh), draft_id=NO_DRAFT, kind=VerdictKind.POSITIVE)
         return Entry(at=at, item=item)
 
-    def _ordered(self, one: JudgedSlice) -> list[Control]:
+    def _order_negatives(self, one: JudgedSlice) -> list[Control]:
         own = {draft.text for draft in one.drafts} | set(one.positives)
         near = [c for c in one.negatives if c.text not in own and len(c.text) <= MAX_BATCH_CHARS]
         first, rest = near[:NEAREST], near[NEAREST:]
@@ -164,7 +164,7 @@ def first_requests(question: JudgeQuestion, plants: Plants, rng: random.Random) 
         else:
             each.append(piece)
     flat = [[(at, place) for at, places in sorted(each) for place in places] for each in bins]
-    return [planted(question, places, CHUNK, plants, rng) for places in flat]
+    return [plant_controls(question, places, CHUNK, plants, rng) for places in flat]
 
 
 def _pieces(at: int, one: JudgedSlice, rng: random.Random) -> Iterator[tuple[int, list[int]]]:
@@ -188,11 +188,12 @@ def _fits(question: JudgeQuestion, pieces: Sequence[tuple[int, list[int]]]) -> b
     return sum(len(places) for _, places in pieces) <= BATCH and n_chars <= MAX_BATCH_CHARS
 
 
-def planted(
+def plant_controls(
     question: JudgeQuestion, places: Sequence[Place], most: int, plants: Plants, rng: random.Random
 ) -> SlicesRequest:
-    """A request about these drafts, those of one slice together, with its controls: one in `most` drafts at least."""
-    chunks = [[_asked(question, place) for place in part] for part in _chunks_of(places, most)]
+    """Make a request about these drafts, those of one slice together, with its controls: one in `most` drafts at
+    least."""
+    chunks = [[_entry_of(question, place) for place in part] for part in _chunks_of(places, most)]
     _plant_positive(chunks, plants, rng)
     for entries in chunks:
         gap, host = rng.choice(_gaps(entries))
@@ -216,7 +217,7 @@ def _chunks_of(places: Sequence[Place], most: int) -> list[list[Place]]:
     return chunks
 
 
-def _asked(question: JudgeQuestion, place: Place) -> Entry:
+def _entry_of(question: JudgeQuestion, place: Place) -> Entry:
     draft = question.slices[place[0]].drafts[place[1]]
     item = Item(text=draft.text, draft_id=draft.draft_id, kind=VerdictKind.VERDICT, place=place[1])
     return Entry(at=place[0], item=item)

@@ -1,4 +1,4 @@
-"""What a judge's question about the drafts of a compile is expected to cost: once a request, and for each draft.
+"""The expected cost of a judge's question about the drafts of a compile: once a request, and for each draft.
 
 A draft costs its tokens and four more as input, and what the ranges cost that name it. Where a share a of the drafts is
 accepted, a (1 - a) runs a draft are expected; a run of one is a number, a longer one two. Audits, and what is void and
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from backend.domain.drafts.costs import Quote, judge_quote
 from backend.domain.money.pricing import TeacherPrice
-from workers.teachers.judges.compile_requests import BATCH, described
+from workers.teachers.judges.compile_requests import BATCH, describe_slices
 from workers.teachers.judges.judged_slices import JudgeQuestion
 from workers.teachers.judges.off_topic import OFF_TOPIC
 from workers.teachers.prompts.judge import slices_judge_messages
@@ -39,7 +39,7 @@ class RequestTokens:
 
 def request_tokens(question: JudgeQuestion) -> RequestTokens:
     """The tokens of the beginning that all requests of the question share, of one negative and one positive control."""
-    lines = described(question, range(SLICES_A_REQUEST))
+    lines = describe_slices(question, range(SLICES_A_REQUEST))
     is_shared = len(lines) == len(question.slices)
     system, user = slices_judge_messages(question.head, lines, (), as_json=question.has_schema)
     shared = estimate_tokens(system.content) + estimate_tokens(user.content[: user.n_shared])
@@ -72,7 +72,7 @@ def verdict_tokens(acceptance: float) -> float:
 def quote_pool(
     tokens: RequestTokens, draft_tokens: Sequence[int], price: TeacherPrice, *, n_slices: int, acceptance: float
 ) -> Quote:
-    """What it costs to ask about these drafts of one slice, `acceptance` of which is expected to be accepted, where
+    """The expected cost of asking about these drafts of one slice, of which a share `acceptance` is accepted, where
     `n_slices` slices of the compile are asked about together. The overhead is the slice's share of one request: a part
     of `n_slices`, or of BATCH drafts where its own are more; a control in CONTROL_EVERY drafts counts as theirs."""
     request = judge_quote(

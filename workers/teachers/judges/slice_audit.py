@@ -64,12 +64,12 @@ def _company(slice_: JudgedSlice, draft: StoredDraft, plants: Plants, rng: rando
 def _read(items: list[Item], answer: Answer) -> tuple[DraftVerdict, list[DraftVerdict]]:
     """The verdict on the draft and those on the controls; none of an answer that is none."""
     misplaced = read_choice(answer.choices, len(items), name=MISPLACED)
-    said = [
+    answers = [
         DraftVerdict(draft_id=item.draft_id, is_accepted=number not in (misplaced or ()), kind=item.kind)
         for number, item in enumerate(items, 1)
     ]
-    (own,) = (verdict for verdict in said if verdict.kind is VerdictKind.AUDIT)
-    controls = [] if misplaced is None else [verdict for verdict in said if verdict.kind is not VerdictKind.AUDIT]
+    (own,) = (verdict for verdict in answers if verdict.kind is VerdictKind.AUDIT)
+    controls = [] if misplaced is None else [verdict for verdict in answers if verdict.kind is not VerdictKind.AUDIT]
     is_sound = misplaced is not None and _are_sound(controls)
     kind = VerdictKind.AUDIT if is_sound else VerdictKind.VOID
     verdict = DraftVerdict(

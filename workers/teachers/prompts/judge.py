@@ -105,7 +105,7 @@ def slices_judge_messages(
     lines = list(shared)
     for part in shown:
         name = slices[part.at][0].removeprefix("Slice: ")
-        lines += [f"Drafts of slice {slice_mark(part.at)}, {name}:", fence(numbered(part.drafts))]
+        lines += [f"Drafts of slice {slice_mark(part.at)}, {name}:", fence(numbered_lines(part.drafts))]
     lines.append(SLICES_JUDGE_JSON_ASK if as_json else SLICES_JUDGE_ASK)
     return chat(SLICES_JUDGE_SYSTEM, lines, n_shared=len("\n".join(shared)))
 
@@ -118,12 +118,12 @@ def slice_mark(at: int) -> str:
     """
     mark, left = "", at + 1
     while left:
-        left, letter = divmod(left - 1, 26)
-        mark = chr(ord("A") + letter) + mark
+        left, digit = divmod(left - 1, 26)
+        mark = chr(ord("A") + digit) + mark
     return mark
 
 
-def numbered(texts: Mapping[int, str]) -> str:
+def numbered_lines(texts: Mapping[int, str]) -> str:
     """{number: text} as a line each: the number and the text as JSON, with what no reader sees written out."""
     return "\n".join(f"{number} {_visible(json.dumps(text, ensure_ascii=False))}" for number, text in texts.items())
 

@@ -9,7 +9,7 @@ by the same strict grammar: what deviates from it is no answer.
 from collections.abc import Sequence
 
 from workers.teachers.prompts.candidate_and_label import DATA_RULE, chat, fence
-from workers.teachers.prompts.judge import numbered
+from workers.teachers.prompts.judge import numbered_lines
 from workers.teachers.protocol import Message
 
 AUDIT_SYSTEM = (
@@ -29,6 +29,6 @@ def audit_messages(
     head: Sequence[str], slice_lines: Sequence[str], texts: Sequence[str], *, as_json: bool
 ) -> tuple[Message, Message]:
     """The question about `texts`, numbered from 1."""
-    shown = fence(numbered(dict(enumerate(texts, 1))))
+    shown = fence(numbered_lines(dict(enumerate(texts, 1))))
     ask = AUDIT_JSON_ASK if as_json else AUDIT_ASK
     return chat(AUDIT_SYSTEM, [*head, "Messages:", shown, *slice_lines, ask], n_shared=len("\n".join(head)))

@@ -91,7 +91,7 @@ class LogprobVerifier:
         rule = self.rule_for(asked.policy, has_old=bool(old), has_end=True, has_logprobs=has_logprobs)
         kept_whole = KEPT_WHOLE[rule]
 
-        def scored(prompt: int) -> float:
+        def score_cost(prompt: int) -> float:
             return score_quote(
                 prompt_tokens=prompt,
                 draft_tokens=[draft.n_tokens],
@@ -100,12 +100,12 @@ class LogprobVerifier:
                 chunk_tokens=self._chunk_tokens,
             ).whole_microusd
 
-        def stopped(prompt: int) -> float:
+        def stop_cost(prompt: int) -> float:
             n_kept = draft.n_tokens // 2 if kept_whole else 0
             return score_quote(prompt_tokens=prompt + n_kept, draft_tokens=[1], price=price).whole_microusd
 
-        walk = scored(prompt_tokens) + (scored(old_tokens) if rule in (Rule.TOKEN, Rule.BLOCK) else 0.0)
-        mend = stopped(prompt_tokens) + (stopped(old_tokens) if rule is Rule.STORED else 0.0)
+        walk = score_cost(prompt_tokens) + (score_cost(old_tokens) if rule in (Rule.TOKEN, Rule.BLOCK) else 0.0)
+        mend = stop_cost(prompt_tokens) + (stop_cost(old_tokens) if rule is Rule.STORED else 0.0)
         return walk + (1 - kept_whole) * mend
 
     def verify(self, asked: VerificationContext, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:

@@ -13,7 +13,7 @@ from workers.teachers.prompts.judge import (
     SLICES_JUDGE_SYSTEM,
     ShownSlice,
     as_shown,
-    numbered,
+    numbered_lines,
     numbers_schema,
     slice_mark,
     slices_judge_messages,
@@ -47,11 +47,11 @@ def test_drafts_stand_on_a_line_each_that_reads_back(first: list[str], second: l
 
 def test_what_no_reader_sees_is_written_out() -> None:
     hidden = "\u2028\u2029\u202e\u2066\u2060\ufeff\x85\x7f\U000e0041"
-    line, pairs = numbered({1: hidden}), as_shown({"kx": hidden})
+    line, pairs = numbered_lines({1: hidden}), as_shown({"kx": hidden})
     assert line.isascii()
     assert pairs.isascii()
     assert json.loads(line.removeprefix("1 ")) == json.loads(pairs)[0][1] == hidden
-    assert numbered({1: "naïve 👍"}) == '1 "naïve 👍"'
+    assert numbered_lines({1: "naïve 👍"}) == '1 "naïve 👍"'
 
 
 def test_the_beginning_does_not_depend_on_the_drafts_and_is_marked_as_shared() -> None:
