@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from backend.domain.drafts.judge_controls import ControlCounts, controls_of
+from backend.domain.drafts.judge_controls import ControlCounts, controls_of, exact_interval
 from backend.domain.drafts.vocabulary import Certificate, Cost, VerdictKind, Verification
 from tests.workers.teachers.judges.numbered_judges import (
     COST,
@@ -27,6 +27,7 @@ from tests.workers.teachers.judges.numbered_judges import (
 )
 from tests.workers.teachers.prompts.malformed_numbers import MALFORMED
 from workers.teachers.judges.compile_judge import judge_compile, shares_of
+from workers.teachers.judges.compile_requests import Plants, plant_controls
 from workers.teachers.prompts.number_ranges import as_ranges
 from workers.teachers.protocol import Choice
 from workers.teachers.verifiers.protocol import Answer
@@ -173,3 +174,20 @@ def test_a_control_names_its_draft_and_its_slice() -> None:
     assert negatives[0].draft_id.int in range(90_000, 90_012)
     assert all(isinstance(c.draft_id, UUID) for c in negatives)
     assert drafts_of(["ask"])[0].draft_id == found[0].verdicts[0].draft_id
+
+
+@pytest.mark.parametrize("n_named", [1, 12, 23])
+def test_an_answer_that_accepts_numbers_blindly_is_void_as_often_as_it_names_the_control(n_named: int) -> None:
+    """Whoever forges it knows neither which number is the control's nor its place."""
+    rng, n_trials, n_void = random.Random(n_named), 500, 0
+    question = question_of(slice_of(0, [f"ask {i}" for i in range(23)], n_fresh=0))
+    plants = Plants(question.slices, rng)
+    for _ in range(n_trials):
+        request = plant_controls(question, [(0, i) for i in range(23)], 24, plants, rng)
+        ranges = as_ranges(rng.sample(range(1, 25), n_named))
+        reading = request.read(Answer(choices=(Choice(text=ranges),), cost=COST))
+        assert len(reading.controls) == 1
+        n_void += bool(reading.void)
+        assert sum(reading.accepted.values()) == (0 if reading.void else n_named)
+    low, high = exact_interval(n_void, n_trials, 0.999)
+    assert low <= n_named / 24 <= high
