@@ -27,7 +27,7 @@ def judge_numbers(
     numbers = []
     for part in asked.parts:
         grammar, start = grammar_of(part)
-        numbers += [n for n, text in part.texts.items() if _writes(grammar, start, text) != asked.asks_misplaced]
+        numbers += [n for n, text in part.texts if _writes(grammar, start, text) != asked.asks_misplaced]
     ranges = as_ranges(numbers)
     return _certain(json.dumps({asked.member: ranges}) if asked.member else ranges, max_tokens)
 

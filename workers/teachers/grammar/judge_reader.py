@@ -22,7 +22,7 @@ class NumberedTexts:
     slice_name: str
     hint: str
     label: str | None
-    texts: dict[int, str]
+    texts: tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,8 @@ class AskedNumbers:
 def read_numbers_asked(lines: Sequence[str], fenced: Sequence[str]) -> AskedNumbers:
     """The question in the lines outside every fence and the fenced texts, in order. Raises NotOurPrompt."""
     asks_misplaced = bool({AUDIT_ASK, AUDIT_JSON_ASK} & set(lines))
-    parts = _audited(lines, fenced) if asks_misplaced else _judged(lines, fenced)
-    numbers = [number for part in parts for number in part.texts]
+    parts = _audit_parts(lines, fenced) if asks_misplaced else _judge_parts(lines, fenced)
+    numbers = [number for part in parts for number, _ in part.texts]
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
         raise NotOurPrompt("the texts to be judged are numbered from 1")
     as_json = bool({SLICES_JUDGE_JSON_ASK, AUDIT_JSON_ASK} & set(lines))
@@ -47,13 +47,13 @@ def read_numbers_asked(lines: Sequence[str], fenced: Sequence[str]) -> AskedNumb
     return AskedNumbers(parts=parts, asks_misplaced=asks_misplaced, member=member)
 
 
-def _audited(lines: Sequence[str], fenced: Sequence[str]) -> tuple[NumberedTexts, ...]:
+def _audit_parts(lines: Sequence[str], fenced: Sequence[str]) -> tuple[NumberedTexts, ...]:
     if len(fenced) != 1:
         raise NotOurPrompt("an audit's prompt holds one fence of messages")
-    return (_part(_fields(lines), _numbered(fenced[0])),)
+    return (_part(_fields(lines), _numbered_texts(fenced[0])),)
 
 
-def _judged(lines: Sequence[str], fenced: Sequence[str]) -> tuple[NumberedTexts, ...]:
+def _judge_parts(lines: Sequence[str], fenced: Sequence[str]) -> tuple[NumberedTexts, ...]:
     """Every fence stands behind the heading of its slice."""
     slices: dict[str, dict[str, str]] = {}
     headings: list[str] = []
@@ -64,7 +64,7 @@ def _judged(lines: Sequence[str], fenced: Sequence[str]) -> tuple[NumberedTexts,
             headings.append(heading[1])
     if len(headings) != len(fenced) or not set(headings) <= slices.keys():
         raise NotOurPrompt("each fence of drafts has a heading that names a slice of the prompt")
-    return tuple(_part(slices[mark], _numbered(text)) for mark, text in zip(headings, fenced, strict=True))
+    return tuple(_part(slices[mark], _numbered_texts(text)) for mark, text in zip(headings, fenced, strict=True))
 
 
 def _fields(lines: Sequence[str]) -> dict[str, str]:
@@ -79,7 +79,7 @@ def _fields(lines: Sequence[str]) -> dict[str, str]:
     return fields
 
 
-def _part(fields: dict[str, str], texts: dict[int, str]) -> NumberedTexts:
+def _part(fields: dict[str, str], texts: tuple[tuple[int, str], ...]) -> NumberedTexts:
     return NumberedTexts(
         slice_name=fields.get("Slice", ""),
         hint=fields.get("Hint", ""),
@@ -88,8 +88,8 @@ def _part(fields: dict[str, str], texts: dict[int, str]) -> NumberedTexts:
     )
 
 
-def _numbered(fenced: str) -> dict[int, str]:
-    texts: dict[int, str] = {}
+def _numbered_texts(fenced: str) -> tuple[tuple[int, str], ...]:
+    texts: list[tuple[int, str]] = []
     for line in fenced.split("\n"):
         match = _NUMBERED.fullmatch(line)
         try:
@@ -98,5 +98,5 @@ def _numbered(fenced: str) -> dict[int, str]:
             text = None
         if match is None or not isinstance(text, str):
             raise NotOurPrompt("a draft is a line of a number and a JSON text")
-        texts[int(match[1])] = text
-    return texts
+        texts.append((int(match[1]), text))
+    return tuple(texts)

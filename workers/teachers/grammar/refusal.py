@@ -1,4 +1,4 @@
-"""What the grammar teacher raises for a prompt that it does not answer."""
+"""The grammar teacher's error for a prompt that it does not answer."""
 
 
 class NotOurPrompt(ValueError):

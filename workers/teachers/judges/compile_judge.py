@@ -4,10 +4,10 @@ About a hundred drafts share a request, so that what the question costs besides 
 ranges of numbers, so that a verdict costs less than a token. What is accepted is JUDGED: the teacher's own word, whose
 error rates are estimated from planted controls (`backend.domain.drafts.judge_controls`).
 
-A draft can claim to answer for its neighbours, or for all. So every 24 drafts have a text of another label among them
-that the judge must refuse. Where it does not, those 24 count for nothing; where that happens to half of a request, or
-the answer is not exactly ranges, all of it does. What is void is asked about once more, in smaller parts with other
-controls; what is void then stays out. The waste is bounded: each draft is shown at most twice.
+A draft can claim to answer for its neighbours, or for all. So every chunk of at most 24 drafts has a text of another
+label among them that the judge must refuse. Where it does not, the chunk counts for nothing; where that happens to half
+of a request, or the answer is not exactly ranges, all of it does. What is void is asked about once more, in smaller
+parts with other controls; what is void then stays out. The waste is bounded: each draft is shown at most twice.
 """
 
 import random
@@ -22,7 +22,7 @@ from workers.teachers.judges.compile_requests import (
     Reading,
     SlicesRequest,
     first_requests,
-    planted,
+    plant_controls,
 )
 from workers.teachers.judges.judged_slices import JudgedSlice, JudgeQuestion
 from workers.teachers.verifiers.protocol import Answer, TeacherRequest
@@ -46,13 +46,13 @@ def judge_compile(question: JudgeQuestion, rng: random.Random) -> CompileConvers
             reading = request.read(answer)
             _book(tallies, request, answer, reading)
             void += reading.void
-        again = [] if is_last else [_shuffled(places, rng) for places in void]
-        requests = [planted(question, places, RETRY_CHUNK, plants, rng) for places in again]
+        again = [] if is_last else [_reshuffle(places, rng) for places in void]
+        requests = [plant_controls(question, places, RETRY_CHUNK, plants, rng) for places in again]
     return {question.slices[at].key: tally.verification() for at, tally in tallies.items()}
 
 
-def _shuffled(places: Sequence[Place], rng: random.Random) -> list[Place]:
-    """The drafts in another order within each slice."""
+def _reshuffle(places: Sequence[Place], rng: random.Random) -> list[Place]:
+    """Put the drafts in another order within each slice."""
     return sorted(rng.sample(places, len(places)), key=lambda place: place[0])
 
 

@@ -1,26 +1,29 @@
 """The requests of one question about a compile's drafts: which drafts share one, where controls are planted among them,
 and what an answer says of them.
 
-Drafts stand under their slices, in random order within each, numbered on from slice to slice. Each run of at most 24 of
-them, a chunk, holds one negative control, at a random place under one of its slices: what voids a chunk is inside it.
+Drafts stand under their slices, in random order within each, numbered on from slice to slice. Each chunk of them holds
+one negative control, at a random place: what voids a chunk is inside it. A chunk is the drafts of one slice, at most 24
+of them, or those of neighbours that have few; a control under each slice would cost such ones more than it protects.
 """
 
 import itertools
 import random
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from backend.domain.drafts.vocabulary import DraftVerdict, VerdictKind
 from workers.teachers.judges.batches import MAX_BATCH_CHARS, NO_DRAFT, Item
 from workers.teachers.judges.judged_slices import Control, JudgedSlice, JudgeQuestion
 from workers.teachers.judges.off_topic import OFF_TOPIC
-from workers.teachers.prompts.judge import ACCEPTED, ShownSlice, read_accepted, slices_judge_messages
+from workers.teachers.prompts.judge import ACCEPTED, ShownSlice, slices_judge_messages
+from workers.teachers.prompts.number_ranges import read_choice
 from workers.teachers.protocol import CompletionRequest
 from workers.teachers.verifiers.protocol import Answer
 
 BATCH = 96  # drafts in one request, controls apart
-CHUNK = 24  # drafts beside one negative control
+CHUNK = 24  # drafts beside one negative control, at most
 RETRY_CHUNK = 12
+FEW_DRAFTS = 8  # of a slice, below which it shares a chunk
 RETRY_PARTS = 4  # requests in place of one that is void as a whole
 MIN_PART = 6
 NEAREST = 12  # negatives of a slice that are drawn from first
@@ -67,13 +70,16 @@ class SlicesRequest:
         for number, entry in enumerate(self.entries, 1):
             shown.setdefault(entry.at, {})[number] = entry.item.text
         parts = [ShownSlice(at=at, drafts=drafts) for at, drafts in shown.items()]
-        messages = slices_judge_messages(question.head, described(question, shown), parts, as_json=question.has_schema)
+        lines = describe_slices(question, shown)
+        messages = slices_judge_messages(question.head, lines, parts, as_json=question.has_schema)
+        if len(lines) < len(question.slices):
+            messages = (messages[0], replace(messages[1], n_shared=0))
         return question.request(messages, len(self.entries), ACCEPTED)
 
     def read(self, answer: Answer) -> Reading:
         """A chunk whose negative control is accepted is void. So is the whole where it is no answer, or where at least
         two negative controls and half of them are accepted: then it was not about the drafts."""
-        numbers = read_accepted(answer.choices[0].text, len(self.entries)) if answer.choices else None
+        numbers = read_choice(answer.choices, len(self.entries), name=ACCEPTED)
         if numbers is None:
             return Reading(void=in_parts(self.places))
         rows = [(entry, number in numbers) for number, entry in enumerate(self.entries, 1)]
@@ -100,14 +106,14 @@ def _places_of(entries: Sequence[Entry]) -> tuple[Place, ...]:
 
 
 def in_parts(places: Sequence[Place]) -> tuple[tuple[Place, ...], ...]:
-    """At most four parts of neighbours, of six drafts at least."""
+    """Divide the drafts into at most four parts of neighbours, of six at least."""
     size = max(MIN_PART, -(-len(places) // RETRY_PARTS))
     return tuple(tuple(places[start : start + size]) for start in range(0, len(places), size))
 
 
-def described(question: JudgeQuestion, asked: Container[int]) -> dict[int, tuple[str, ...]]:
-    """The lines of the slices that open a request, by place: all, so that every request opens alike; where they are too
-    long for that, those that it asks about."""
+def describe_slices(question: JudgeQuestion, asked: Container[int]) -> dict[int, tuple[str, ...]]:
+    """Return the lines of the slices that open a request, by place: all, so that every request opens alike; where they
+    are too long for that, those that it asks about."""
     n_chars = sum(len(line) for one in question.slices for line in one.lines)
     return {at: one.lines for at, one in enumerate(question.slices) if n_chars <= MAX_SHARED_CHARS or at in asked}
 
@@ -123,7 +129,7 @@ class Plants:
 
     def negative(self, at: int) -> Entry:
         if at not in self._negatives:
-            self._negatives[at] = itertools.cycle(self._ordered(self._slices[at]))
+            self._negatives[at] = itertools.cycle(self._order_negatives(self._slices[at]))
         control = next(self._negatives[at])
         return Entry(at=at, item=Item(text=control.text, draft_id=control.draft_id, kind=VerdictKind.NEGATIVE))
 
@@ -136,7 +142,7 @@ class Plants:
         item = Item(text=self._rng.choice(fresh), draft_id=NO_DRAFT, kind=VerdictKind.POSITIVE)
         return Entry(at=at, item=item)
 
-    def _ordered(self, one: JudgedSlice) -> list[Control]:
+    def _order_negatives(self, one: JudgedSlice) -> list[Control]:
         own = {draft.text for draft in one.drafts} | set(one.positives)
         near = [c for c in one.negatives if c.text not in own and len(c.text) <= MAX_BATCH_CHARS]
         first, rest = near[:NEAREST], near[NEAREST:]
@@ -158,7 +164,7 @@ def first_requests(question: JudgeQuestion, plants: Plants, rng: random.Random) 
         else:
             each.append(piece)
     flat = [[(at, place) for at, places in sorted(each) for place in places] for each in bins]
-    return [planted(question, places, CHUNK, plants, rng) for places in flat]
+    return [plant_controls(question, places, CHUNK, plants, rng) for places in flat]
 
 
 def _pieces(at: int, one: JudgedSlice, rng: random.Random) -> Iterator[tuple[int, list[int]]]:
@@ -182,13 +188,12 @@ def _fits(question: JudgeQuestion, pieces: Sequence[tuple[int, list[int]]]) -> b
     return sum(len(places) for _, places in pieces) <= BATCH and n_chars <= MAX_BATCH_CHARS
 
 
-def planted(
-    question: JudgeQuestion, places: Sequence[Place], chunk: int, plants: Plants, rng: random.Random
+def plant_controls(
+    question: JudgeQuestion, places: Sequence[Place], most: int, plants: Plants, rng: random.Random
 ) -> SlicesRequest:
-    """A request about these drafts, neighbours of one slice together, with its controls."""
-    n_chunks = -(-len(places) // chunk)
-    bounds = [len(places) * i // n_chunks for i in range(n_chunks + 1)]
-    chunks = [[_asked(question, place) for place in places[a:b]] for a, b in itertools.pairwise(bounds)]
+    """Make a request about these drafts, those of one slice together, with its controls: one in `most` drafts at
+    least."""
+    chunks = [[_entry_of(question, place) for place in part] for part in _chunks_of(places, most)]
     _plant_positive(chunks, plants, rng)
     for entries in chunks:
         gap, host = rng.choice(_gaps(entries))
@@ -196,7 +201,23 @@ def planted(
     return SlicesRequest(chunks=tuple(tuple(entries) for entries in chunks))
 
 
-def _asked(question: JudgeQuestion, place: Place) -> Entry:
+def _chunks_of(places: Sequence[Place], most: int) -> list[list[Place]]:
+    """Slice by slice in even chunks of at most `most`; one with few joins the one before, if that has few or it is the
+    last."""
+    chunks: list[list[Place]] = []
+    for _, group in itertools.groupby(places, key=lambda place: place[0]):
+        run = list(group)
+        if chunks and len(chunks[-1]) < FEW_DRAFTS and len(chunks[-1]) + len(run) <= most:
+            chunks[-1] += run
+            continue
+        n = -(-len(run) // most)
+        chunks += [run[len(run) * i // n : len(run) * (i + 1) // n] for i in range(n)]
+    if len(chunks) > 1 and len(chunks[-1]) < FEW_DRAFTS and len(chunks[-2]) + len(chunks[-1]) <= most:
+        chunks[-2:] = [chunks[-2] + chunks[-1]]
+    return chunks
+
+
+def _entry_of(question: JudgeQuestion, place: Place) -> Entry:
     draft = question.slices[place[0]].drafts[place[1]]
     item = Item(text=draft.text, draft_id=draft.draft_id, kind=VerdictKind.VERDICT, place=place[1])
     return Entry(at=place[0], item=item)

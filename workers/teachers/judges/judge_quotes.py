@@ -1,4 +1,4 @@
-"""What a judge's question about the drafts of a compile is expected to cost: once a request, and for each draft.
+"""The expected cost of a judge's question about the drafts of a compile: once a request, and for each draft.
 
 A draft costs its tokens and four more as input, and what the ranges cost that name it. Where a share a of the drafts is
 accepted, a (1 - a) runs a draft are expected; a run of one is a number, a longer one two. Audits, and what is void and
@@ -10,18 +10,20 @@ from dataclasses import dataclass, replace
 
 from backend.domain.drafts.costs import Quote, judge_quote
 from backend.domain.money.pricing import TeacherPrice
-from workers.teachers.judges.compile_requests import BATCH, CHUNK, described
+from workers.teachers.judges.compile_requests import BATCH, describe_slices
 from workers.teachers.judges.judged_slices import JudgeQuestion
 from workers.teachers.judges.off_topic import OFF_TOPIC
 from workers.teachers.prompts.judge import slices_judge_messages
 from workers.teachers.token_estimates import estimate_tokens
 
 ITEM_TOKENS = 4  # `17 "` and `"` with a line's end; 4.2 by a tokenizer of single digits
-SECTION_TOKENS = 16  # of a slice's heading and fence
+SECTION_TOKENS = 12  # of a slice's heading and fence
 ANSWER_TOKENS = 8  # of an answer, whatever it names: an object around the ranges
 NUMBER_TOKENS = 1.5  # between tokenizers of whole numbers and of single digits
 COMMA_TOKENS = 2  # `, `
 DASH_TOKENS = 1
+CONTROL_EVERY = 16  # drafts: between a chunk of few and one of 24
+SLICES_A_REQUEST = 8  # whose drafts share one, where there are too many slices to describe all
 MIN_CACHED_TOKENS = 1024  # vendors cache no shorter prefix
 
 
@@ -37,7 +39,8 @@ class RequestTokens:
 
 def request_tokens(question: JudgeQuestion) -> RequestTokens:
     """The tokens of the beginning that all requests of the question share, of one negative and one positive control."""
-    lines = described(question, range(len(question.slices)))
+    lines = describe_slices(question, range(SLICES_A_REQUEST))
+    is_shared = len(lines) == len(question.slices)
     system, user = slices_judge_messages(question.head, lines, (), as_json=question.has_schema)
     shared = estimate_tokens(system.content) + estimate_tokens(user.content[: user.n_shared])
     rest = estimate_tokens(user.content[user.n_shared :])
@@ -45,7 +48,7 @@ def request_tokens(question: JudgeQuestion) -> RequestTokens:
     positive = _mean([text for one in question.slices for text in one.positives] or ())
     return RequestTokens(
         prompt=round(shared + rest + control + positive),
-        cached=shared if shared >= MIN_CACHED_TOKENS else 0,
+        cached=shared if is_shared and shared >= MIN_CACHED_TOKENS else 0,
         control=control,
     )
 
@@ -69,9 +72,9 @@ def verdict_tokens(acceptance: float) -> float:
 def quote_pool(
     tokens: RequestTokens, draft_tokens: Sequence[int], price: TeacherPrice, *, n_slices: int, acceptance: float
 ) -> Quote:
-    """What it costs to ask about these drafts of one slice, `acceptance` of which is expected to be accepted, where
+    """The expected cost of asking about these drafts of one slice, of which a share `acceptance` is accepted, where
     `n_slices` slices of the compile are asked about together. The overhead is the slice's share of one request: a part
-    of `n_slices`, or of BATCH drafts where its own are more; a control in CHUNK drafts counts as theirs."""
+    of `n_slices`, or of BATCH drafts where its own are more; a control in CONTROL_EVERY drafts counts as theirs."""
     request = judge_quote(
         prompt_tokens=tokens.prompt,
         draft_tokens=[0],
@@ -81,7 +84,7 @@ def quote_pool(
     )
     quote = judge_quote(
         prompt_tokens=SECTION_TOKENS,
-        draft_tokens=[n + ITEM_TOKENS + round(tokens.control / CHUNK) for n in draft_tokens],
+        draft_tokens=[n + ITEM_TOKENS + round(tokens.control / CONTROL_EVERY) for n in draft_tokens],
         price=price,
         verdict_tokens=verdict_tokens(acceptance),
     )

@@ -36,7 +36,7 @@ class JudgedSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeQuestion:
-    """What a judge is asked about. `head` are the lines that say the task, `slices` all slices of the compile, those
+    """The question to a judge. `head` are the lines that say the task, `slices` all slices of the compile, those
     without drafts too, in the same order each time: they open every request. `has_schema`: the teacher's endpoint can
     be held to a JSON schema, or to JSON. The rest are fields of the requests (`judge_question` has them from a
     spec)."""

@@ -15,7 +15,8 @@ from backend.domain.drafts.vocabulary import Cost, DraftVerdict, StoredDraft, Ve
 from workers.teachers.judges.batches import MAX_BATCH_CHARS, NO_DRAFT, Item
 from workers.teachers.judges.compile_requests import Plants
 from workers.teachers.judges.judged_slices import JudgedSlice, JudgeQuestion
-from workers.teachers.prompts.judge_audit import MISPLACED, audit_messages, read_misplaced
+from workers.teachers.prompts.judge_audit import MISPLACED, audit_messages
+from workers.teachers.prompts.number_ranges import read_choice
 from workers.teachers.verifiers.protocol import Answer, Conversation
 
 MAX_ASKS = 4
@@ -62,13 +63,13 @@ def _company(slice_: JudgedSlice, draft: StoredDraft, plants: Plants, rng: rando
 
 def _read(items: list[Item], answer: Answer) -> tuple[DraftVerdict, list[DraftVerdict]]:
     """The verdict on the draft and those on the controls; none of an answer that is none."""
-    misplaced = read_misplaced(answer.choices[0].text, len(items)) if answer.choices else None
-    said = [
+    misplaced = read_choice(answer.choices, len(items), name=MISPLACED)
+    answers = [
         DraftVerdict(draft_id=item.draft_id, is_accepted=number not in (misplaced or ()), kind=item.kind)
         for number, item in enumerate(items, 1)
     ]
-    (own,) = (verdict for verdict in said if verdict.kind is VerdictKind.AUDIT)
-    controls = [] if misplaced is None else [verdict for verdict in said if verdict.kind is not VerdictKind.AUDIT]
+    (own,) = (verdict for verdict in answers if verdict.kind is VerdictKind.AUDIT)
+    controls = [] if misplaced is None else [verdict for verdict in answers if verdict.kind is not VerdictKind.AUDIT]
     is_sound = misplaced is not None and _are_sound(controls)
     kind = VerdictKind.AUDIT if is_sound else VerdictKind.VOID
     verdict = DraftVerdict(

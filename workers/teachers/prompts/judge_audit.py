@@ -9,8 +9,7 @@ by the same strict grammar: what deviates from it is no answer.
 from collections.abc import Sequence
 
 from workers.teachers.prompts.candidate_and_label import DATA_RULE, chat, fence
-from workers.teachers.prompts.judge import numbered
-from workers.teachers.prompts.number_ranges import read_numbers
+from workers.teachers.prompts.judge import numbered_lines
 from workers.teachers.protocol import Message
 
 AUDIT_SYSTEM = (
@@ -30,11 +29,6 @@ def audit_messages(
     head: Sequence[str], slice_lines: Sequence[str], texts: Sequence[str], *, as_json: bool
 ) -> tuple[Message, Message]:
     """The question about `texts`, numbered from 1."""
-    shown = fence(numbered(dict(enumerate(texts, 1))))
+    shown = fence(numbered_lines(dict(enumerate(texts, 1))))
     ask = AUDIT_JSON_ASK if as_json else AUDIT_ASK
     return chat(AUDIT_SYSTEM, [*head, "Messages:", shown, *slice_lines, ask], n_shared=len("\n".join(head)))
-
-
-def read_misplaced(answer: str, n: int) -> frozenset[int] | None:
-    """The numbers of 1 ... `n` that do not belong, or None for what is no answer (`number_ranges`)."""
-    return read_numbers(answer, n, name=MISPLACED)

@@ -3,14 +3,18 @@ how that is read.
 
 An answer is hostile. It is one of two forms, ranges alone or a JSON object that holds them under one name, and nothing
 around it but white space and one Markdown code fence: both are habits that change no number. Out of order, twice,
-reversed, beyond the end, with words before it: no answer at all. An answer that was cut off can only name fewer.
+reversed, beyond the end, with words before it: no answer at all. Nor is one that was cut off: of `14` it may have left
+the 1.
 """
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from workers.teachers.protocol import Choice
 
 NONE = "none"
+CUT_SHORT = ("length", "content_filter", "error")
 MAX_CHARS_PER_NUMBER = 24  # `    "104-105",` on a line of its own
 _BLANK = "[ \t\r\n]*"
 _RANGE = rf"[1-9][0-9]{{0,3}}(?:{_BLANK}[-\u2013]{_BLANK}[1-9][0-9]{{0,3}})?"
@@ -31,6 +35,13 @@ def as_ranges(numbers: Iterable[int]) -> str:
         else:
             runs.append([number, number])
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs) or NONE
+
+
+def read_choice(choices: Sequence[Choice], n: int, *, name: str) -> frozenset[int] | None:
+    """The numbers that the first choice names (`read_numbers`), None where there is none or it was cut off."""
+    if not choices or choices[0].finish_reason in CUT_SHORT:
+        return None
+    return read_numbers(choices[0].text, n, name=name)
 
 
 def read_numbers(answer: str, n: int, *, name: str) -> frozenset[int] | None:

@@ -17,6 +17,12 @@ It pays only where drafts are close. With an input token at the price of r outpu
 epsilon a token, about min(L, 1/epsilon) tokens are kept and r L is spent on scoring: epsilon has to be at most 1/(rL),
 1 % at 500 tokens and 8 % at 60 for r = 1/5. Scoring goes by chunks, so that what lies behind a stop is not paid for;
 every chunk sends the prompt and the tokens before it again, hence small chunks are for short or cached prompts.
+
+A quote is an expectation. Under the rules that accept by a ratio of two probabilities it assumes that nine drafts in
+ten are kept whole (KEPT_WHOLE): near enough to where showing them begins to pay, and what is less close is not shown
+for want of acceptance, whatever its quote. So a draft is scored under the new prompt, and with a chance of one in ten,
+somewhere in its middle, it stops: then the old prompt is asked for the residual and the teacher goes on. A point mass
+stops nearly always, and is quoted so.
 """
 
 import random
@@ -32,6 +38,8 @@ from workers.teachers.verifiers.conversations import Billed, Part, together, wit
 from workers.teachers.verifiers.logprob_verification import DraftCase, verify_one
 from workers.teachers.verifiers.protocol import Conversation, SamplingPolicy, VerificationContext
 from workers.teachers.verifiers.token_scores import stored_tokens
+
+KEPT_WHOLE = {Rule.ARGMAX: 0.9, Rule.STORED: 0.9, Rule.TOKEN: 0.9, Rule.BLOCK: 0.9, Rule.POINT: 0.0}
 
 
 class LogprobVerifier:
@@ -68,8 +76,8 @@ class LogprobVerifier:
         return Rule.BLOCK if self._rule is Rule.STORED and not is_storable else self._rule
 
     def quote(self, asked: VerificationContext, drafts: Sequence[StoredDraft], price: TeacherPrice) -> Quote:
-        """Every draft scored whole, and then stopping after all: what is spent at most, but for the output that comes
-        in place of a fresh candidate's."""
+        """The expected input of each draft's own requests, not the output that comes in place of a fresh candidate's
+        (see the module)."""
         prompt = likely_input_tokens(asked.request)
         return Quote(
             overhead_microusd=0.0,
@@ -81,17 +89,24 @@ class LogprobVerifier:
         old_tokens = sum(estimate_tokens(m.content) for m in old)
         has_logprobs = draft.token_logprobs is not None
         rule = self.rule_for(asked.policy, has_old=bool(old), has_end=True, has_logprobs=has_logprobs)
-        both = rule in (Rule.TOKEN, Rule.BLOCK)
+        kept_whole = KEPT_WHOLE[rule]
 
-        def score_cost(prompt: int, chunk_tokens: int | None) -> float:
-            quote = score_quote(
-                prompt_tokens=prompt, draft_tokens=[draft.n_tokens], price=price, chunk_tokens=chunk_tokens
-            )
-            return quote.whole_microusd
+        def score_cost(prompt: int) -> float:
+            return score_quote(
+                prompt_tokens=prompt,
+                draft_tokens=[draft.n_tokens],
+                price=price,
+                tv_per_token=1 - kept_whole ** (1 / max(1, draft.n_tokens)),
+                chunk_tokens=self._chunk_tokens,
+            ).whole_microusd
 
-        going_on = score_cost(prompt_tokens, None) + (score_cost(old_tokens, None) if rule is Rule.STORED else 0.0)
-        under_old = score_cost(old_tokens, self._chunk_tokens) if both else 0.0
-        return score_cost(prompt_tokens, self._chunk_tokens) + under_old + going_on
+        def stop_cost(prompt: int) -> float:
+            n_kept = draft.n_tokens // 2 if kept_whole else 0
+            return score_quote(prompt_tokens=prompt + n_kept, draft_tokens=[1], price=price).whole_microusd
+
+        walk = score_cost(prompt_tokens) + (score_cost(old_tokens) if rule in (Rule.TOKEN, Rule.BLOCK) else 0.0)
+        mend = stop_cost(prompt_tokens) + (stop_cost(old_tokens) if rule is Rule.STORED else 0.0)
+        return walk + (1 - kept_whole) * mend
 
     def verify(self, asked: VerificationContext, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
         seeds = [rng.getrandbits(64) for _ in drafts]

@@ -4,10 +4,13 @@ answers, whatever the rule, and not where drafts were chosen by what they say.""
 import dataclasses
 import random
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 
 import pytest
 
+from backend.domain.drafts.costs import fresh_microusd
 from backend.domain.drafts.vocabulary import Certificate, StoredDraft, Verification
+from backend.domain.money.pricing import Price, TeacherPrice
 from tests.backend.domain.drafts.draft_worlds import chi_square_p
 from tests.workers.teachers.tiny_language import (
     CAPS,
@@ -229,16 +232,8 @@ def test_it_is_offered_only_where_the_sampled_distribution_is_told(
     assert LogprobVerifier(caps).capable(caps, how) is is_capable
 
 
-def test_a_quote_counts_every_prompt_that_is_sent() -> None:
-    draft = StoredDraft(
-        draft_id=SOURCES["old"],
-        source_id=SOURCES["old"],
-        text="x" * 400,
-        n_tokens=100,
-        distance=0.1,
-        tokens=("x",) * 100,
-        token_logprobs=(-1.0,) * 100,
-    )
+def test_a_quote_is_what_scoring_costs_and_a_tenth_of_what_a_stop_costs() -> None:
+    draft = long_draft(100)
 
     def quoted(rule: Rule, chunk_tokens: int = 128) -> float:
         verifier = LogprobVerifier(CAPS, rule=rule, chunk_tokens=chunk_tokens)
@@ -248,9 +243,47 @@ def test_a_quote_counts_every_prompt_that_is_sent() -> None:
 
     # 0.1 USD a million tokens of input: each sending is the prompt and what there is of the draft
     n_prompt = estimate_tokens(asks("new")[0].content)
-    assert quoted(Rule.POINT) == pytest.approx(2 * (n_prompt + 100) * 0.1)
-    assert quoted(Rule.STORED) == quoted(Rule.BLOCK) == pytest.approx(3 * (n_prompt + 100) * 0.1)
-    assert quoted(Rule.POINT, chunk_tokens=50) == pytest.approx((3 * n_prompt + 50 + 100 + 100) * 0.1)
+    n_old = estimate_tokens(asks("old")[0].content)
+    score, begun = n_prompt + 100, n_prompt + 50 + 1
+    assert quoted(Rule.POINT) == pytest.approx((score + n_prompt + 1) * 0.1)
+    assert quoted(Rule.STORED) == pytest.approx((score + 0.1 * (begun + n_old + 51)) * 0.1)
+    assert quoted(Rule.BLOCK) == pytest.approx((score + n_old + 100 + 0.1 * begun) * 0.1)
+    second_half = 0.9**0.5  # the chance that the second of two chunks is reached
+    assert quoted(Rule.STORED, chunk_tokens=50) == pytest.approx(
+        (n_prompt + 50 + second_half * score + 0.1 * (begun + n_old + 51)) * 0.1
+    )
+
+
+def test_short_messages_pay_by_log_probs_where_output_is_thirty_times_as_dear_as_input() -> None:
+    """A prompt of 208 tokens, messages of 12, 0.02 and 0.60 USD a million tokens."""
+    cheap, dear = per_token("0.02"), per_token("0.60")
+    price = TeacherPrice(version="v", input=cheap, cached_input=cheap, cache_write=cheap, output=dear)
+    messages = (Message(role="user", content="x" * 4 * 208),)
+    how = asked("new", COVERED)
+    how = dataclasses.replace(
+        how,
+        request=dataclasses.replace(how.request, messages=messages),
+        old_messages={SOURCES["old"]: messages},
+    )
+    (cost,) = LogprobVerifier(CAPS).quote(how, [long_draft(12)], price).per_draft_microusd
+    fresh = fresh_microusd(prompt_tokens=208, n_per_call=8, output_tokens=12, price=price)
+    assert (round(cost, 2), round(fresh, 2)) == (5.26, 7.72)
+
+
+def long_draft(n_tokens: int) -> StoredDraft:
+    return StoredDraft(
+        draft_id=SOURCES["old"],
+        source_id=SOURCES["old"],
+        text="x" * 4 * n_tokens,
+        n_tokens=n_tokens,
+        distance=0.1,
+        tokens=("x",) * n_tokens,
+        token_logprobs=(-1.0,) * n_tokens,
+    )
+
+
+def per_token(usd_a_million: str) -> Price:
+    return Price(sku="s", unit="token", usd_per_unit=Decimal(usd_a_million) / 1_000_000)
 
 
 def test_nothing_is_audited(teacher: Teacher) -> None:
