@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from backend.domain.drafts.calibration import GRID_VERSION, Curve, SourceCount, flat_curve, from_bytes, to_bytes, update
 from backend.domain.drafts.judge_controls import Audits, BadRate, ControlCounts, bad_rate
+from backend.domain.drafts.label_votes import LabelVotes
 from backend.domain.drafts.policy import Ledger
 from backend.domain.drafts.vocabulary import Strategy, VerdictKind
 from backend.drafts.models import Calibration, Verdict
@@ -84,10 +85,15 @@ def replay(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> Curve:
 
 
 def measured_bad_rate(row: Calibration) -> BadRate:
-    """Return the share of bad drafts among those that this strategy accepted in this scope, with an interval that holds
-    at all times at once."""
+    """Return the share of bad drafts among those that this strategy accepted in this scope, with bounds that hold at
+    all times at once."""
     audits = Audits(n=row.n_audited, n_refused=row.n_audited_refused, n_refused_twice=row.n_audited_bad)
-    return bad_rate(audits, control_counts(row))
+    return bad_rate(audits, control_counts(row), LabelVotes.from_json(row.label_votes))
+
+
+def count_votes(row: Calibration, votes: LabelVotes) -> None:
+    """Add a compile's label votes to a locked row."""
+    row.label_votes = (LabelVotes.from_json(row.label_votes) + votes).to_json()
 
 
 def control_counts(row: Calibration) -> ControlCounts:
