@@ -92,9 +92,19 @@ def log_e_mean_above(values: Floats, weights: Floats, times: Floats, bound: floa
     >>> round(log_e_mean_above(np.array([0.3]), ones, 10 * ones, 0.1, least=0.0), 2)
     9.96
     """
-    shares = (values - least) / (bound - least)
-    bets = [float(np.sum(times * np.log1p(stake * weights * (shares - 1.0)))) for stake in STAKES]
-    return float(np.logaddexp.reduce(bets)) - math.log(len(STAKES))
+    return float(mix_bets(np.sum(times * log_bets(values, weights, bound, least=least), axis=-1)))
+
+
+def log_bets(values: Floats, weights: Floats, bound: float, *, least: float) -> Floats:
+    """Natural log of what each stake makes of each of the values (m,): (stakes, m). Its factor, 1 + stake * weight *
+    (value - bound) / (bound - least), is never below 0 and expects at most 1 where the value expects at most `bound`."""
+    gains = weights * (values - bound) / (bound - least)
+    return np.log1p(np.multiply.outer(np.array(STAKES), gains))
+
+
+def mix_bets(logs: Floats) -> Floats:
+    """Natural log of the mean wealth over stakes, the first axis."""
+    return np.asarray(np.logaddexp.reduce(logs, axis=0) - math.log(len(STAKES)))
 
 
 def mean_low(values: Floats, weights: Floats, times: Floats, *, least: float, alpha: float) -> float:
