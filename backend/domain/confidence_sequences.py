@@ -96,8 +96,9 @@ def log_e_mean_above(values: Floats, weights: Floats, times: Floats, bound: floa
 
 
 def log_bets(values: Floats, weights: Floats, bound: float, *, least: float) -> Floats:
-    """Natural log of what each stake makes of each of the values (m,): (stakes, m). Its factor, 1 + stake * weight *
-    (value - bound) / (bound - least), is never below 0 and expects at most 1 where the value expects at most `bound`."""
+    """Natural log of what each stake makes of each of the values (m,): (stakes, m). The factor, 1 + stake * weight *
+    (value - bound) / (bound - least), is above 0, and its expectation at most 1 where the value's is at most
+    `bound`."""
     gains = weights * (values - bound) / (bound - least)
     return np.log1p(np.multiply.outer(np.array(STAKES), gains))
 

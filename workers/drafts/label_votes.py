@@ -11,11 +11,11 @@ from backend.compiles.models import Candidate, Compile, Slice
 from backend.compiles.states import LABELED_STATES
 from backend.domain.answers.candidates import Origin
 from backend.domain.drafts.label_votes import LabelVotes, SliceVotes
-from backend.domain.drafts.vocabulary import Certificate, Strategy
+from backend.domain.drafts.vocabulary import Certificate, Strategy, VerdictKind
 from backend.domain.labeling.rounds import Why
 from backend.domain.spec.parsing import LabelOutput
 from backend.drafts.calibrations import count_votes, locked_calibration
-from backend.drafts.models import Calibration, Draft
+from backend.drafts.models import Calibration, Scope, Verdict
 from workers.drafts.suspension import suspend_beyond_bound
 from workers.step.durable import CompileRun
 
@@ -40,30 +40,33 @@ def _by_calibration(run: CompileRun) -> dict[Key, LabelVotes]:
     not wait for each other. A slice without drafts of a strategy is compared with, where that was ever used."""
     mine = Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id, is_captured=False)
     slices = list(mine.exclude(label="").order_by("position"))
-    scope_of = _scopes(slices)
+    scope_of = _scopes(run, slices)
+    scopes = set(scope_of.values())
     picks = _first_picks(run, slices)
-    new = _newly_used(run, picks)
-    known = set(
-        Calibration.objects.filter(
-            tenant_id=run.tenant_id, scope_id__in=set(scope_of.values()), strategy__in=VOTED_ON
-        ).values_list("scope_id", "strategy")
-    )
+    used = _used_before(run, scopes, picks)
     counted: dict[Key, list[SliceVotes]] = defaultdict(list)
     for slice_row in slices:
-        for strategy, certificate in VOTED_ON.items():
-            votes = _votes(slice_row, picks[slice_row.id], certificate, new)
-            key = (scope_of.get(slice_row.id), strategy)
-            if key[0] is not None and (votes.n_drafts or (votes.n_fresh and key in known)):
-                counted[key[0], strategy].append(votes)
-    return {key: LabelVotes.of(counted[key]) for key in sorted(counted)}
+        for strategy, certificate in VOTED_ON.items() if slice_row.id in scope_of else ():
+            votes = _votes(slice_row, picks[slice_row.id], certificate, used)
+            counted[scope_of[slice_row.id], strategy].append(votes)
+    rows = Calibration.objects.filter(tenant_id=run.tenant_id, scope_id__in=scopes, strategy__in=VOTED_ON)
+    known = set(rows.values_list("scope_id", "strategy"))
+    return {
+        key: LabelVotes.of(votes for votes in counted[key] if any(votes))
+        for key in sorted(counted)
+        if key in known or any(votes.n_drafts for votes in counted[key])
+    }
 
 
-def _scopes(slices: Sequence[Slice]) -> dict[UUID, UUID]:
-    """The scope of each slice: where it looked for drafts, else where the others did if that is one."""
+def _scopes(run: CompileRun, slices: Sequence[Slice]) -> dict[UUID, UUID]:
+    """The scope of each slice: where it looked for drafts, else where the others did if that is one. A scope that was
+    purged since has none."""
     plans = {slice_row.id: slice_row.offer_plan for slice_row in slices}
     looked = {id: plan.scope_id for id, plan in plans.items() if plan is not None and plan.scope_id is not None}
-    common = set(looked.values())
-    return dict.fromkeys(plans, next(iter(common))) | looked if len(common) == 1 else looked
+    scopes = set(looked.values())
+    there = set(Scope.objects.filter(tenant_id=run.tenant_id, id__in=scopes).values_list("id", flat=True))
+    everywhere = dict.fromkeys(plans, *scopes) if len(scopes) == 1 else {}
+    return {id: scope for id, scope in (everywhere | looked).items() if scope in there}
 
 
 def _first_picks(run: CompileRun, slices: Sequence[Slice]) -> Mapping[UUID, list[Candidate]]:
@@ -82,16 +85,17 @@ def _first_picks(run: CompileRun, slices: Sequence[Slice]) -> Mapping[UUID, list
     return picks
 
 
-def _newly_used(run: CompileRun, picks: Mapping[UUID, list[Candidate]]) -> set[UUID]:
-    """The drafts that no earlier compile accepted. The same text is voted on alike again, so it counts once."""
+def _used_before(run: CompileRun, scopes: set[UUID], picks: Mapping[UUID, list[Candidate]]) -> set[UUID]:
+    """The drafts that another compile accepted too. The same text is voted on alike each time, so it counts once."""
     ids = [row.draft_id for rows in picks.values() for row in rows if row.draft_id is not None]
-    return set(
-        Draft.objects.filter(tenant_id=run.tenant_id, id__in=ids, n_accepted__lte=1).values_list("id", flat=True)
+    accepted = Verdict.objects.filter(
+        tenant_id=run.tenant_id, scope_id__in=scopes, draft_id__in=ids, kind=VerdictKind.VERDICT, is_accepted=True
     )
+    return set(accepted.exclude(compile_id=run.compile_id).values_list("draft_id", flat=True))
 
 
-def _votes(slice_row: Slice, picks: Sequence[Candidate], certificate: Certificate, new: set[UUID]) -> SliceVotes:
-    drafts = [row for row in picks if row.certificate == certificate and row.draft_id in new]
+def _votes(slice_row: Slice, picks: Sequence[Candidate], certificate: Certificate, used: set[UUID]) -> SliceVotes:
+    drafts = [row for row in picks if row.certificate == certificate and row.draft_id not in used]
     fresh = [row for row in picks if row.origin == Origin.FRESH]
     return SliceVotes(
         n_drafts=len(drafts),
