@@ -6,8 +6,8 @@ votes too; how often, the fresh picks show. So what counts is how much oftener d
 slice. Where a slice picked drafts alone, they are compared with the fresh picks of all slices.
 
 The texts of a slice succeed and fail together. So a slice is one observation, and nothing is assumed about what is
-inside it; between slices only that a slice's share does not depend on the shares before it. What this cannot see: a bad
-draft that has the label of its slice.
+inside it; between slices only that what is expected of the next stays within the bound, whatever the last ones were.
+What this cannot see: a bad draft that has the label of its slice.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ class SliceVotes(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelVotes:
-    """How many slices had which votes: all that the bounds need, in any order."""
+    """The number of slices that had such votes: all that the bounds need, in any order."""
 
     slices: Mapping[SliceVotes, int] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -70,8 +70,8 @@ class LabelVotes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherLabel:
-    """How much oftener drafts have another label than fresh picks, as a share of drafts. `estimate` is None before
-    there is anything to compare; each of (low, high) holds at all times at once."""
+    """The share of draft picks that have another label, beyond that of fresh picks. `estimate` is None before there is
+    anything to compare; each of (low, high) holds at all times at once."""
 
     votes: LabelVotes
     estimate: float | None
@@ -91,7 +91,7 @@ def other_label(votes: LabelVotes, alpha: float = 0.025) -> OtherLabel:
     >>> [round(share, 3) for share in (found.estimate, found.low, found.high)]
     [0.2, 0.051, 0.299]
     """
-    paired, alone, fresh = _paired(votes), _alone(votes), _fresh(votes)
+    paired, alone, fresh = _pairs(votes), _alone(votes), _fresh(votes)
     half, quarter = alpha / 2, alpha / 4
     fresh_low, fresh_high = mean_low(*fresh, least=0.0, alpha=quarter), mean_high(*fresh, most=1.0, alpha=quarter)
     low = max(mean_low(*paired, least=-1.0, alpha=half), mean_low(*alone, least=0.0, alpha=quarter) - fresh_high, 0.0)
@@ -104,7 +104,7 @@ def other_label(votes: LabelVotes, alpha: float = 0.025) -> OtherLabel:
 _Observations = tuple[Floats, Floats, Floats]  # (m,) values, weights and times
 
 
-def _paired(votes: LabelVotes) -> _Observations:
+def _pairs(votes: LabelVotes) -> _Observations:
     slices = [(v, times) for v, times in votes.slices.items() if v.n_drafts and v.n_fresh]
     return _observations(
         (v.n_drafts_other / v.n_drafts - v.n_fresh_other / v.n_fresh, v.n_drafts, times) for v, times in slices
