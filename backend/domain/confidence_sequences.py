@@ -100,7 +100,7 @@ def log_bets(values: Floats, weights: Floats, bound: float, *, least: float) -> 
     (value - bound) / (bound - least), is above 0, and its expectation at most 1 where the value's is at most
     `bound`."""
     gains = weights * (values - bound) / (bound - least)
-    return np.log1p(np.multiply.outer(np.array(STAKES), gains))
+    return np.asarray(np.log1p(np.multiply.outer(np.array(STAKES), gains)))
 
 
 def mix_bets(logs: Floats) -> Floats:
