@@ -6,9 +6,15 @@ expectation at any stopping time is at most 1 under the hypothesis, so the chanc
 most alpha (Ville 1939; Ramdas et al. 2023, Statistical Science 38:576). Here E is the likelihood ratio of a beta
 mixture over the rates beyond the bound to the bound itself: a function of the counts alone, so nothing but counts is
 kept. It stays valid when the rate wanders, as long as it stays on the hypothesis' side.
+
+Observations that come in clusters are no coins: of these the mean of a cluster is bet on (`mean_low`), whatever moves
+together inside it.
 """
 
 import math
+
+import numpy as np
+from numpy.typing import NDArray
 
 from backend.domain.beta import betaincc, betaln
 from backend.domain.errors import InvalidInput
@@ -17,6 +23,11 @@ from backend.domain.errors import InvalidInput
 # with 1: 694, with 0.1: 674), one of 10 % after 47 (45, 52).
 PRIOR = 0.5
 _BISECTIONS = 40  # to 1e-12
+# What is bet on a mean, as a share of what could lose all. Shares of ten and six texts that are 20 % apart, at an error
+# of 1.25 %, are beyond 2 % after 36 clusters (median), 5 % after 243: with 0.95 alone 31 and 188, but of 14 and two
+# texts with 15 % noise, correlated by 0.3, 5 % is then never found, with both after 1,070.
+STAKES = (0.3, 0.95)
+Floats = NDArray[np.float64]
 
 
 def log_e_above(k: float, n: int, bound: float) -> float:
@@ -70,6 +81,51 @@ def anytime_low(k: int, n: int, alpha: float) -> float:
 def anytime_high(k: int, n: int, alpha: float) -> float:
     """The least rate that is refuted from below; 1 for n = 0."""
     return 1.0 - anytime_low(n - k, n, alpha)
+
+
+def log_e_mean_above(values: Floats, weights: Floats, times: Floats, bound: float, *, least: float) -> float:
+    """Natural log of the e-process against "each value's expectation after all before it is at most `bound`", where no
+    value is below `least`: a product of bets, so the order does not matter (Waudby-Smith and Ramdas 2024, JRSS B 86:1).
+    Value i, of weight 0 to 1 that is known before it, came `times[i]` times.
+
+    >>> ones = np.ones(1)
+    >>> round(log_e_mean_above(np.array([0.3]), ones, 10 * ones, 0.1, least=0.0), 2)
+    9.96
+    """
+    return float(mix_bets(np.sum(times * log_bets(values, weights, bound, least=least), axis=-1)))
+
+
+def log_bets(values: Floats, weights: Floats, bound: float, *, least: float) -> Floats:
+    """Natural log of what each stake makes of each of the values (m,): (stakes, m). The factor, 1 + stake * weight *
+    (value - bound) / (bound - least), is above 0, and its expectation at most 1 where the value's is at most
+    `bound`."""
+    gains = weights * (values - bound) / (bound - least)
+    return np.asarray(np.log1p(np.multiply.outer(np.array(STAKES), gains)))
+
+
+def mix_bets(logs: Floats) -> Floats:
+    """Natural log of the mean wealth over stakes, the first axis."""
+    return np.asarray(np.logaddexp.reduce(logs, axis=0) - math.log(len(STAKES)))
+
+
+def mean_low(values: Floats, weights: Floats, times: Floats, *, least: float, alpha: float) -> float:
+    """The greatest mean that is refuted from above, for values of at least `least`; that for none. With probability at
+    least 1 - alpha the expectation of the next value never was below it all the time, however often one looks."""
+    total = float(np.sum(times * weights))
+    low, high = least, float(np.sum(times * weights * values)) / total if total else least
+    needed = -math.log(alpha)
+    for _ in range(_BISECTIONS if high > low else 0):
+        middle = (low + high) / 2
+        if middle <= least or log_e_mean_above(values, weights, times, middle, least=least) >= needed:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def mean_high(values: Floats, weights: Floats, times: Floats, *, most: float, alpha: float) -> float:
+    """The mirror image of `mean_low`, for values of at most `most`; that for none."""
+    return -mean_low(-values, weights, times, least=-most, alpha=alpha)
 
 
 def _check(k: float, n: int) -> None:

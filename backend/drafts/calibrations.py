@@ -18,6 +18,7 @@ from backend.domain.drafts.calibration import (
     prior_curves,
 )
 from backend.domain.drafts.judge_controls import Audits, BadRate, ControlCounts, bad_rate
+from backend.domain.drafts.label_votes import LabelVotes
 from backend.domain.drafts.policy import Ledger
 from backend.domain.drafts.vocabulary import Kinship, Strategy, VerdictKind
 from backend.drafts.models import Calibration, Verdict
@@ -103,13 +104,25 @@ def replay(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> Curves:
 
 
 def measured_bad_rate(row: Calibration) -> BadRate:
-    """Return the share of bad drafts among those that this strategy accepted in this scope, with an interval that holds
-    at all times at once."""
+    """Return the share of bad drafts among those that this strategy accepted in this scope, with bounds that hold at
+    all times at once."""
     audits = Audits(n=row.n_audited, n_refused=row.n_audited_refused, n_refused_twice=row.n_audited_bad)
-    return bad_rate(audits, control_counts(row))
+    controls = ControlCounts(
+        n_negative=row.n_audit_negatives,
+        n_negative_accepted=row.n_audit_negatives_accepted,
+        n_positive=row.n_audit_positives,
+        n_positive_accepted=row.n_audit_positives_accepted,
+    )
+    return bad_rate(audits, controls, LabelVotes.from_json(row.label_votes))
+
+
+def count_votes(row: Calibration, votes: LabelVotes) -> None:
+    """Add a compile's label votes to a locked row."""
+    row.label_votes = (LabelVotes.from_json(row.label_votes) + votes).to_json()
 
 
 def control_counts(row: Calibration) -> ControlCounts:
+    """The controls among the drafts of the question itself; those of audits are about another prompt."""
     return ControlCounts(
         n_negative=row.n_negative_controls,
         n_negative_accepted=row.n_negative_accepted,

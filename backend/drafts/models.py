@@ -261,7 +261,8 @@ class Outcome(TenantOwned):
 
 class Calibration(TenantOwned):
     """The acceptance that is known within one scope under one strategy: the posterior over the curves (a few kB), and
-    the counts that the bound and the lock-out guard need."""
+    the counts that the bound and the lock-out guard need. `label_votes` are a label task's votes on picks, by slice
+    (`domain.drafts.label_votes`)."""
 
     scope = models.ForeignKey(Scope, on_delete=models.CASCADE, related_name="calibrations", db_constraint=False)
     strategy = models.CharField(max_length=16, choices=_choices(Strategy))
@@ -276,9 +277,14 @@ class Calibration(TenantOwned):
     n_negative_accepted = models.IntegerField(default=0)
     n_positive_controls = models.IntegerField(default=0)
     n_positive_accepted = models.IntegerField(default=0)
+    n_audit_negatives = models.IntegerField(default=0, db_default=0)
+    n_audit_negatives_accepted = models.IntegerField(default=0, db_default=0)
+    n_audit_positives = models.IntegerField(default=0, db_default=0)
+    n_audit_positives_accepted = models.IntegerField(default=0, db_default=0)
     n_audited = models.IntegerField(default=0)
     n_audited_refused = models.IntegerField(default=0)
     n_audited_bad = models.IntegerField(default=0)
+    label_votes = models.JSONField(default=list, db_default=[])
     max_bad_rate = models.FloatField(null=True)
     suspended_at = models.DateTimeField(null=True)
     updated_at = models.DateTimeField(auto_now=True)

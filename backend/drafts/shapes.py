@@ -8,6 +8,7 @@ from rest_framework import serializers as s
 
 from backend.domain.drafts.calibration import GRID_VERSION, predict
 from backend.domain.drafts.judge_controls import exact_interval
+from backend.domain.drafts.label_votes import OtherLabel
 from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Strategy, VerdictKind
 from backend.domain.ids import Prefix
 from backend.drafts.calibrations import curves_of
@@ -110,6 +111,22 @@ class LookupsShape(Shape[Stats]):
         return dict(sorted(row.tally.kept_tokens.items()))
 
 
+class OtherLabelShape(Shape[OtherLabel]):
+    n = s.IntegerField(source="votes.total.n_drafts", help_text="Draft picks whose label the teacher voted on.")
+    n_other = s.IntegerField(
+        source="votes.total.n_drafts_other", help_text="Of these, with another label than their slice's."
+    )
+    n_fresh = s.IntegerField(source="votes.total.n_fresh", help_text="Fresh picks, for comparison.")
+    n_fresh_other = s.IntegerField(source="votes.total.n_fresh_other")
+    estimate_ppm = Ppm(
+        source="estimate",
+        allow_null=True,
+        help_text="The share of draft picks beyond that of the fresh picks of their slices; null before both.",
+    )
+    low_ppm = Ppm(source="low", help_text="95 % interval that holds at all times at once.")
+    high_ppm = Ppm(source="high")
+
+
 class BadDraftsShape(Shape[StrategyStats]):
     n_audited = s.IntegerField(
         source="calibration.n_audited", help_text="Accepted drafts that the teacher was asked about again."
@@ -118,15 +135,17 @@ class BadDraftsShape(Shape[StrategyStats]):
     rate_ppm = Ppm(
         source="bad_rate.estimate",
         allow_null=True,
-        help_text="Corrected for the judge's errors; null before an audit.",
+        help_text="The greater of what audits, corrected for the judge's errors, and label votes measured; null before "
+        "either. What the judge accepts each time it is asked, and has its slice's label, is not in it.",
     )
-    low_ppm = Ppm(source="bad_rate.low", help_text="95 % interval that holds at all times at once.")
-    high_ppm = Ppm(source="bad_rate.high")
+    low_ppm = Ppm(source="bad_rate.low", help_text="95 % bound that holds at all times at once.")
+    high_ppm = Ppm(source="bad_rate.high", help_text="1,000,000: nothing rules out a judge that errs alike each time.")
     bound_ppm = Ppm(
         source="calibration.max_bad_rate",
         allow_null=True,
-        help_text="The spec's draft_cache.max_bad_rate at the last audit.",
+        help_text="The spec's draft_cache.max_bad_rate when the rate was last measured.",
     )
+    other_label = OtherLabelShape(source="bad_rate.other_label", help_text="Of label tasks: the votes on the picks.")
 
 
 class BandShape(RateShape):

@@ -13,11 +13,12 @@ from backend.domain.drafts.vocabulary import Certificate, Strategy, Verification
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
 from backend.drafts.cache import load_drafts
-from backend.drafts.calibrations import locked_calibration, measured_bad_rate, suspend
+from backend.drafts.calibrations import locked_calibration
 from backend.drafts.models import Verdict
 from workers.drafts.dialogues import run_dialogue
 from workers.drafts.judging import audit_question
-from workers.drafts.records import audit_rows, count_controls, verified_by
+from workers.drafts.records import audit_rows, count_audit_controls, verified_by
+from workers.drafts.suspension import suspend_beyond_bound
 from workers.step.durable import CompileRun
 from workers.step.teacher_session import TeacherSession, seed_of
 from workers.teachers.judges.slice_audit import audit_slice
@@ -76,18 +77,8 @@ def _save(run: CompileRun, slice_row: Slice, plan: OfferPlan, verification: Veri
     row.n_audited += audits.n
     row.n_audited_refused += audits.n_refused
     row.n_audited_bad += audits.n_refused_twice
-    count_controls(row, verification.controls)
-    row.max_bad_rate = run.spec.draft_cache.max_bad_rate
-    measured = measured_bad_rate(row)
-    if row.suspended_at is None and measured.is_above(run.spec.draft_cache.max_bad_rate):
-        suspend(row)
-        run.warn(
-            "drafts_suspended",
-            f"At least {measured.low:.1%} of the accepted drafts of family {run.spec.family} are bad, and "
-            f"{run.spec.draft_cache.max_bad_rate:.1%} are allowed: from now on it is generated afresh. Delete the "
-            "family's drafts (DELETE /v1/drafts?family=) to begin again.",
-            slice=slice_row.name,
-        )
+    count_audit_controls(row, verification.controls)
+    suspend_beyond_bound(run, row, slice=slice_row.name)
     row.save()
     slice_row.offer_plan = replace(plan, is_audited=True)
     slice_row.save(update_fields=["drafts"])

@@ -95,6 +95,14 @@ def count_controls(row: Calibration, controls: Iterable[DraftVerdict]) -> None:
     row.n_positive_accepted += counted.n_positive_accepted
 
 
+def count_audit_controls(row: Calibration, controls: Iterable[DraftVerdict]) -> None:
+    counted = controls_of(controls)
+    row.n_audit_negatives += counted.n_negative
+    row.n_audit_negatives_accepted += counted.n_negative_accepted
+    row.n_audit_positives += counted.n_positive
+    row.n_audit_positives_accepted += counted.n_positive_accepted
+
+
 def audit_rows(run: CompileRun, plan: OfferPlan, verification: Verification) -> list[Verdict]:
     """An audit's verdicts and controls, as rows that teach the curve nothing."""
     return [

@@ -21,6 +21,7 @@ from backend.domain.spec.defaults import train_kind
 from backend.domain.spec.parsing import LabelOutput, first_votes
 from backend.drafts.models import Offer
 from workers.drafts.label_drafts import LABELS
+from workers.drafts.label_votes import count_label_votes
 from workers.gap.selection_record import without_columns
 from workers.labeling.purchases import end_unpaid, label_all
 from workers.labeling.reading import warn_of_inputs
@@ -105,6 +106,7 @@ def _save(
     for row in rows:
         row.move(CandidateState.TRAINED if row.text in kept else CandidateState.LEFT_OUT)
     Candidate.objects.bulk_update(rows, ["state"], batch_size=500)
+    count_label_votes(run, compile)
     balanced, n_pairs = made.balanced, len(made.rows)
     if balanced is not None:
         _report_skew(run, balanced)

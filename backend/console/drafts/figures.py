@@ -80,13 +80,23 @@ def suspensions_of(family: FamilyStats) -> list[Suspension]:
     ]
 
 
-def _reason(bad: dict[str, int | None]) -> str:
-    low, high, bound = bad["low_ppm"] or 0, bad["high_ppm"] or 0, bad["bound_ppm"]
+def _reason(bad: dict[str, Any]) -> str:
+    low, bound, votes = bad["low_ppm"] or 0, bad["bound_ppm"], bad["other_label"]
     allowed = (
         "the spec’s draft_cache.max_bad_rate" if bound is None else f"the {bound / 1e4:.1f} % that the spec allows"
     )
+    evidence = []
+    if bad["n_audited"]:
+        evidence.append(
+            f"The audit asked the teacher again about {bad['n_audited']} accepted drafts; {bad['n_refused']} were "
+            "refused twice."
+        )
+    if votes["n"]:
+        evidence.append(
+            f"Of {votes['n']} drafts that were picked, {votes['n_other']} got another label than their slice's; of "
+            f"{votes['n_fresh']} fresh picks, {votes['n_fresh_other']}."
+        )
     return (
-        f"The audit asked the teacher again about {bad['n_audited']} accepted drafts; {bad['n_refused']} were "
-        f"refused twice: between {low / 1e4:.1f} % and {high / 1e4:.1f} % are bad, above {allowed}. "
+        f"{' '.join(evidence)} At least {low / 1e4:.1f} % are bad, above {allowed}. "
         "The teacher writes all candidates of the family anew until its drafts are purged."
     )

@@ -5,10 +5,11 @@ controls (drafts of far slices: accepting one is an error) and positive ones (ca
 this slice: refusing one is an error). They estimate specificity and sensitivity, hence the acceptance rate behind the
 apparent one.
 
-A bad draft is an accepted one that the teacher would not have written. Accepted drafts, one of a slice, are asked about
-again in requests of their own (audits); one refused there is asked about once more. What this cannot see: a bad draft
-that the judge accepts every time, and the gap between a far negative control and a near miss. Both make the true rate
-higher than the estimate, never the trigger false.
+A bad draft is an accepted one that the teacher would not have written. Two things tell of them. Of a label task the
+votes on the picks (`label_votes`). And audits: accepted drafts, one of a slice, are asked about again in requests of
+their own; one refused there is asked about once more. What audits cannot see: a bad draft that the judge accepts every
+time, and the gap between a far negative control and a near miss. Both make the true rate higher than the estimate,
+never the trigger false.
 """
 
 from collections import Counter
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 from backend.domain.beta import betaincinv
 from backend.domain.confidence_sequences import anytime_high, anytime_low
+from backend.domain.drafts.label_votes import LabelVotes, OtherLabel, other_label
 from backend.domain.drafts.vocabulary import DraftVerdict, VerdictKind
 from backend.domain.errors import InvalidInput
 
@@ -129,41 +131,52 @@ def controls_of(verdicts: Iterable[DraftVerdict]) -> ControlCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRate:
-    """The share of accepted drafts that are bad. `estimate` is None before the first audit; (low, high) holds at all
-    times at once, so it may be read, and acted on, after every slice."""
+    """The share of accepted drafts that are bad. `estimate` is the greatest that anything measured, None before that;
+    `low` holds at all times at once, so it may be read, and acted on, after every slice. `high` is 1: nothing that is
+    asked of the judge rules out that it errs alike each time. For drafts of another label `other_label` has an upper
+    bound too."""
 
     audits: Audits
+    other_label: OtherLabel
     estimate: float | None
     low: float
-    high: float
+    high: float = 1.0
 
     def is_above(self, bound: float) -> bool:
         """Return whether the rate is above `bound` beyond doubt: then the family generates afresh."""
         return self.low > bound
 
 
-def bad_rate(audits: Audits, controls: ControlCounts, confidence: float = 0.95) -> BadRate:
-    """The share that audits measure, corrected for the judge's errors.
+def bad_rate(
+    audits: Audits, controls: ControlCounts, votes: LabelVotes | None = None, confidence: float = 0.95
+) -> BadRate:
+    """The share of bad drafts by all the evidence: `low` is the greatest bound of audits and label votes, each with
+    half of the error.
 
-    `low` asks nothing of how the judge errs: of good drafts the first ask refuses at most `1 - sensitivity`, both asks
-    at most `most_refused_good`, whatever texts they are; the greater of the two bounds counts. `estimate` and `high`
-    take its errors on one text as independent. Each bound spends half of its error on the refusals and half on the
-    controls; without positive controls `low` is 0.
+    Of audits it asks nothing of how the judge errs: of good drafts the first ask refuses at most `1 - sensitivity`,
+    both asks at most `most_refused_good`, whatever texts they are; the greater of the two bounds counts. Half of their
+    error is spent on the refusals, half on the controls; without positive controls they bound nothing. An audit proves
+    a draft bad, never good: at temperature 0 the same text beside the same slice is answered as before, and in other
+    words nobody knows how often. The estimate of audits takes the judge's errors on one text as independent, so it is
+    too low by what the judge accepts every time.
 
     >>> controls = ControlCounts(n_positive=300, n_positive_accepted=285)
     >>> found = bad_rate(Audits(n=400, n_refused=80, n_refused_twice=60), controls)
     >>> [round(rate, 3) for rate in (found.estimate, found.low, found.high)], found.is_above(0.02)
     ([0.148, 0.06, 1.0], True)
     """
-    alpha = (1 - confidence) / 4
-    sensitivity = anytime_low(controls.n_positive_accepted, controls.n_positive, alpha)
-    once = _beyond(audits.n_refused, audits.n, 1 - sensitivity, alpha / 2)
-    twice = _beyond(audits.n_refused_twice, audits.n, most_refused_good(sensitivity), alpha / 2)
-    specificity = anytime_low(controls.n_negative - controls.n_negative_accepted, controls.n_negative, alpha)
-    most_refused = anytime_high(audits.n_refused_twice, audits.n, alpha)
-    seen = specificity**AUDIT_ASKS
-    high = min(1.0, most_refused / seen) if seen > 0 else 1.0
-    return BadRate(audits=audits, estimate=_estimate(audits, controls), low=max(once, twice), high=high)
+    alpha = (1 - confidence) / 2
+    by_label = other_label(votes or LabelVotes(), alpha)
+    sensitivity = anytime_low(controls.n_positive_accepted, controls.n_positive, alpha / 2)
+    once = _beyond(audits.n_refused, audits.n, 1 - sensitivity, alpha / 4)
+    twice = _beyond(audits.n_refused_twice, audits.n, most_refused_good(sensitivity), alpha / 4)
+    estimates = [each for each in (_estimate(audits, controls), by_label.estimate) if each is not None]
+    return BadRate(
+        audits=audits,
+        other_label=by_label,
+        estimate=max(estimates, default=None),
+        low=max(once, twice, by_label.low),
+    )
 
 
 def _beyond(n_refused: int, n: int, good: float, alpha: float) -> float:

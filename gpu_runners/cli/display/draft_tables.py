@@ -150,14 +150,21 @@ def _strategies(rows: list[tuple[Row, Row]]) -> Table:
     for scope, part in rows:
         lookups, bad = part["lookups"], part["bad_drafts"]
         tokens = ", ".join(f"{name} {n:,}" for name, n in lookups["kept_tokens"].items())
-        rate = "not measured"
-        if bad["n_audited"]:
-            measured = "unknown" if bad["rate_ppm"] is None else _percent(bad["rate_ppm"])
-            rate = f"{measured} {_interval(bad['low_ppm'], bad['high_ppm'])}, {bad['n_audited']:,} audits"
+        rate = _bad_drafts(bad)
         state = "suspended" if part["is_suspended"] else ""
         cells = (_rate(lookups["acceptance"]), tokens, _usd(lookups["net_microusd"]), rate, state)
         _add(table, _teacher(scope["teacher"]), part["strategy"], *cells)
     return table
+
+
+def _bad_drafts(bad: Row) -> str:
+    votes = bad["other_label"]
+    evidence = [f"{bad['n_audited']:,} audits"] if bad["n_audited"] else []
+    evidence += [f"labels of {votes['n']:,} picks"] if votes["n"] else []
+    if not evidence:
+        return "not measured"
+    measured = "unknown" if bad["rate_ppm"] is None else _percent(bad["rate_ppm"])
+    return f"{measured} (at least {_percent(bad['low_ppm'])}), {', '.join(evidence)}"
 
 
 def _verdicts(rows: list[Row]) -> Table:

@@ -149,6 +149,15 @@ def test_a_rate_of_nothing_is_null(tenant):
         "low_ppm": 0,
         "high_ppm": 1_000_000,
         "bound_ppm": None,
+        "other_label": {
+            "n": 0,
+            "n_other": 0,
+            "n_fresh": 0,
+            "n_fresh_other": 0,
+            "estimate_ppm": None,
+            "low_ppm": 0,
+            "high_ppm": 1_000_000,
+        },
     }
     assert strategy["curve"] is None
     assert router["holdback"] is None
@@ -157,7 +166,7 @@ def test_a_rate_of_nothing_is_null(tenant):
 def test_bad_drafts_are_told_with_their_interval_and_a_suspension_is_told(tenant):
     make_drafts(tenant, "a")
     calibrate(
-        tenant, n_audited=400, n_audited_refused=80, n_audited_bad=60, n_positive_controls=300, n_positive_accepted=285,
+        tenant, n_audited=400, n_audited_refused=80, n_audited_bad=60, n_audit_positives=300, n_audit_positives_accepted=285,
         n_negative_controls=300, n_negative_accepted=3, suspended_at=timezone.now(),
     )  # fmt: skip
     (strategy,) = families(tenant)[0]["scopes"][0]["strategies"]
@@ -170,9 +179,19 @@ def test_bad_drafts_are_told_with_their_interval_and_a_suspension_is_told(tenant
     assert measured.estimate is not None
     assert bad["rate_ppm"] == round(measured.estimate * 1e6)
     assert (bad["low_ppm"], bad["high_ppm"]) == (round(measured.low * 1e6), round(measured.high * 1e6))
-    assert bad["low_ppm"] <= bad["rate_ppm"] <= bad["high_ppm"] < 1_000_000
+    assert 0 < bad["low_ppm"] <= bad["rate_ppm"] < bad["high_ppm"] == 1_000_000
     assert strategy["negative_controls"]["rate_ppm"] == 10_000
     assert strategy["positive_controls"]["rate_ppm"] == 950_000
+
+
+def test_label_votes_are_counted_and_bound_the_drafts_of_another_label(tenant):
+    make_drafts(tenant, "a")
+    calibrate(tenant, label_votes=[[10, 2, 6, 0, 30], [0, 0, 16, 1, 10]], n_audited=400)
+    (strategy,) = families(tenant)[0]["scopes"][0]["strategies"]
+    bad, votes = strategy["bad_drafts"], strategy["bad_drafts"]["other_label"]
+    assert [votes[name] for name in ("n", "n_other", "n_fresh", "n_fresh_other")] == [300, 60, 340, 10]
+    assert 0 < votes["low_ppm"] < votes["estimate_ppm"] == 200_000 < votes["high_ppm"] < 500_000
+    assert (bad["rate_ppm"], bad["low_ppm"], bad["high_ppm"]) == (200_000, votes["low_ppm"], 1_000_000)
 
 
 def test_the_curve_falls_with_distance(tenant):

@@ -70,12 +70,14 @@ def test_a_suspended_family_says_since_when_and_why(tenant):
             n_audited_bad=60,
             n_positive_controls=100,
             n_positive_accepted=97,
+            label_votes=[[10, 5, 6, 0, 40]],
             max_bad_rate=0.02,
             suspended_at=timezone.now(),
         )
     text = get(logged_in(tenant), "/app/drafts")
     assert "router is suspended" in text
     assert "200 accepted drafts" in text
+    assert "Of 400 drafts that were picked, 200 got another label" in text
     assert "2.0 % that the spec allows" in text
 
 

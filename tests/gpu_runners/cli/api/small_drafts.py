@@ -46,13 +46,33 @@ def lookups(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
+def other_label(**changes: Any) -> dict[str, Any]:
+    return {
+        "n": 0,
+        "n_other": 0,
+        "n_fresh": 0,
+        "n_fresh_other": 0,
+        "estimate_ppm": None,
+        "low_ppm": 0,
+        "high_ppm": 1_000_000,
+    } | changes
+
+
 def strategy(**changes: Any) -> dict[str, Any]:
     return {
         "strategy": "judge",
         "lookups": lookups(),
         "is_suspended": False,
         "suspended_at": None,
-        "bad_drafts": {"n_audited": 40, "n_refused": 1, "rate_ppm": 25_000, "low_ppm": 0, "high_ppm": 160_000},
+        "bad_drafts": {
+            "n_audited": 40,
+            "n_refused": 1,
+            "rate_ppm": 25_000,
+            "low_ppm": 0,
+            "high_ppm": 1_000_000,
+            "bound_ppm": 20_000,
+            "other_label": other_label(),
+        },
         "negative_controls": rate(0, 12),
         "positive_controls": rate(11, 12),
         "n_observations": 96,

@@ -17,6 +17,7 @@ from tests.gpu_runners.cli.api.small_drafts import (
     drafts_api,
     family,
     lookups,
+    other_label,
     previewed,
     rate,
     strategy,
@@ -73,7 +74,7 @@ def test_stats_tell_what_is_kept_what_was_accepted_and_a_net_below_zero(
     assert lines[5] == "30 label prompts were answered before: avoided $0.0006"
     assert "held back (n = 3): 36 candidates at 12.0 micro-dollars, mean score 0.500; not (n = 19)" in lines[6]
     assert lines[-1] == (
-        "m@r1 judge 60 of 96, 62.5 % (53.5 to 69.5) judged 2,400 -$0.0310 2.5 % (0.0 to 16.0), 40 audits"
+        "m@r1 judge 60 of 96, 62.5 % (53.5 to 69.5) judged 2,400 -$0.0310 2.5 % (at least 0.0 %), 40 audits"
     )
     assert api.requests == ["GET /v1/drafts/stats"]
 
@@ -100,6 +101,16 @@ def test_a_suspended_strategy_is_told(api: DraftsApi, capsys: pytest.CaptureFixt
     api.families[0]["scopes"][0]["strategies"] = [strategy(is_suspended=True)]
     assert main(["drafts", "stats"]) == 0
     assert told(capsys)[-1].endswith("40 audits suspended")
+
+
+def test_label_votes_are_named_beside_audits_as_what_was_measured(
+    api: DraftsApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    votes = other_label(n=1200, n_other=30, n_fresh=700, n_fresh_other=14, estimate_ppm=5_000, high_ppm=30_000)
+    bad = {"n_audited": 0, "rate_ppm": 5_000, "low_ppm": 1_000, "other_label": votes}
+    api.families[0]["scopes"][0]["strategies"] = [strategy(bad_drafts=bad)]
+    assert main(["drafts", "stats"]) == 0
+    assert told(capsys)[-1].endswith("0.5 % (at least 0.1 %), labels of 1,200 picks")
 
 
 def test_a_revision_that_is_a_digest_is_cut_short(api: DraftsApi, capsys: pytest.CaptureFixture[str]) -> None:
