@@ -33,6 +33,7 @@ def close_offer(run: CompileRun, slice_row: Slice, price: TeacherPrice, embedder
     plan = slice_row.offer_plan
     if plan is None or plan.state is OfferState.CLOSED:
         return
+    plan = replace(plan, n_avoided=_count_avoided(slice_row, plan), pooled=())
     saving = _saving(run, slice_row, plan, price, embedder)
     Offer.objects.bulk_create([_offer(run, slice_row, plan, saving, price)], ignore_conflicts=True)
     note_saving(
@@ -65,7 +66,7 @@ def _offer(run: CompileRun, slice_row: Slice, plan: OfferPlan, saving: Saving, p
         n_accepted=plan.n_accepted,
         n_reused=slice_row.n_from_drafts,
         n_pooled=plan.n_pooled,
-        n_avoided=max(0, n_avoided(slice_row, plan)),
+        n_avoided=plan.n_avoided,
         kept_tokens=dict(plan.kept_tokens),
         fresh_microusd=plan.fresh_microusd,
         avoided_microusd=saving.avoided,
@@ -102,20 +103,20 @@ def _calls(run: CompileRun, prefix: str) -> Any:
     )
 
 
-def n_avoided(slice_row: Slice, plan: OfferPlan) -> int:
+def _count_avoided(slice_row: Slice, plan: OfferPlan) -> int:
     """The candidates that the teacher did not write because of drafts: those that entered without a question, and of
     those that competed as many as they counted for, less what the teacher's verdicts took from that."""
-    n_judged = int(slice_row.n_from_drafts) if plan.n_pooled else 0
-    likely = math.floor(n_judged - plan.n_free + math.fsum(one.predicted for one in plan.pooled))
-    n_free = plan.n_free if plan.n_pooled else int(slice_row.n_from_drafts)
-    return n_free + min(plan.n_counted, likely)
+    if not plan.n_pooled:
+        return int(slice_row.n_from_drafts)
+    likely = math.floor(int(slice_row.n_from_drafts) - plan.n_free + math.fsum(one.predicted for one in plan.pooled))
+    return plan.n_free + max(0, min(plan.n_counted, likely))
 
 
 def _cost_avoided(run: CompileRun, slice_row: Slice, plan: OfferPlan, price: TeacherPrice) -> int:
     """The price that the teacher would have been paid for the candidates that it did not write: as much each as it was
     billed for those of the slice that it wrote, else of the compile, in calls of as many. Where it wrote none, what the
     plan says that one costs; without that the drafts' own tokens."""
-    n = n_avoided(slice_row, plan)
+    n = plan.n_avoided
     if n <= 0:
         return 0
     billed = _billed(_calls(run, f"synthesis:{slice_row.position}:"), price)
@@ -193,7 +194,7 @@ def drafts_of_compile(run: CompileRun, slices: Sequence[Slice]) -> dict[str, Any
         "offered": n_shown,
         "accepted": n_accepted,
         "entered": sum(slice_row.n_from_drafts for slice_row, _ in plans),
-        "avoided": sum(max(0, n_avoided(slice_row, plan)) for slice_row, plan in plans),
+        "avoided": sum(plan.n_avoided for _, plan in plans),
         "acceptance": rate_json(n_accepted, n_shown),
         "kept_tokens": kept,
         "max_bad_rate_ppm": round(run.spec.draft_cache.max_bad_rate * 1_000_000),

@@ -47,7 +47,7 @@ class OfferPlan:
     entered without a question); once asked about, in one of `n_turns` questions of which this slice's part has cost
     `judged_microusd`, they are no longer among them. `shown` stands in the order of showing, the `n_first` of the
     adaptive probe before the others; `far` are the drafts of far slices that serve as negative controls, `controls`
-    those that did. `proposed` go along with the requests for fresh candidates. `missing_ppm` is the share of each
+    those that did; `n_avoided` candidates were not written in the end. `proposed` go along with the requests for fresh candidates. `missing_ppm` is the share of each
     source's sample that is not kept."""
 
     offer_id: UUID
@@ -66,6 +66,7 @@ class OfferPlan:
     n_counted: int = 0
     n_turns: int = 0
     judged_microusd: int = 0
+    n_avoided: int = 0
     shown: tuple[ShownDraft, ...] = ()
     n_first: int = 0
     far: tuple[PlannedDraft, ...] = ()
@@ -121,8 +122,9 @@ class OfferPlan:
                 "n_pooled": self.n_pooled,
                 "n_counted": self.n_counted,
                 "turns": self.n_turns,
+                "judged_microusd": self.judged_microusd,
+                "n_avoided": self.n_avoided,
             }
-            some["judged_microusd"] = self.judged_microusd
         if self.pooled or self.state is OfferState.POOLED:
             some |= {"pooled": _rows(self.pooled), "far": _pairs(self.far), "revision": self.revision}
         if self.state is OfferState.PLANNED:
@@ -159,6 +161,7 @@ class OfferPlan:
             n_counted=value.get("n_counted", 0),
             n_turns=value.get("turns", 0),
             judged_microusd=value.get("judged_microusd", 0),
+            n_avoided=value.get("n_avoided", 0),
             shown=_shown(value.get("shown", ())),
             n_first=value.get("first", 0),
             far=_plan(value.get("far", ())),
