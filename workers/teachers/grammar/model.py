@@ -72,14 +72,16 @@ class GrammarModel:
         return tuple(Token(text=t, logprob=p) for t, p in zip([*tokenize(text), END], logprobs, strict=True))
 
     def _grammar_for(self, asked: ReadPrompt) -> tuple[Grammar, str]:
-        """The file's slice of that name, if its label agrees; else a grammar made of the prompt's own words. Of an
+        """The file's slice of that name, if its label agrees or is a synonym of its own; else a grammar made of the
+        prompt's own words. A hint in other words changes nothing: the file says what is written under a name. Of an
         answer, the distribution over answers."""
         if asked.answer is not None:
             schema = None if asked.answer.schema is None else json.dumps(asked.answer.schema)
             return self._answers(asked.text or "", schema, asked.answer.longest, asked.answer.pair), START
         known = self._grammar.slices.get(asked.slice_name)
-        if known is not None and self._labeller.knows(asked.labels) and asked.label in (None, known.label):
-            return self._grammar, known.start
+        if known is not None and self._labeller.knows(asked.labels):
+            if asked.label is None or self._grammar.label_of(asked.label) == known.label:
+                return self._grammar, known.start
         return fallback_grammar(asked.slice_name, asked.hint, asked.label or "", asked.exemplars)
 
     def _answer_grammar(self, text: str, schema: str | None, longest: int, pair: tuple[str, str] | None) -> Grammar:
