@@ -21,7 +21,7 @@ from workers.teachers.grammar.pcfg import Alternative, AnswerField, Grammar, Gra
 
 _FOLDER = Path(__file__).parent / "grammars"
 DEFAULT_GRAMMAR = _FOLDER / "support.yaml"
-SHIPPED = (DEFAULT_GRAMMAR, _FOLDER / "orders.yaml")
+SHIPPED = (DEFAULT_GRAMMAR, _FOLDER / "orders.yaml", _FOLDER / "repairs.yaml")
 _PART = re.compile(r"\{([a-z0-9_]+(?:\|[a-z]+)*)\}|([^{}]+)")
 _FILTERS: Mapping[str, Callable[[str], str]] = {
     "lower": str.lower,
