@@ -79,9 +79,9 @@ class GrammarModel:
             schema = None if asked.answer.schema is None else json.dumps(asked.answer.schema)
             return self._answers(asked.text or "", schema, asked.answer.longest, asked.answer.pair), START
         known = self._grammar.slices.get(asked.slice_name)
-        if known is not None and self._labeller.knows(asked.labels):
-            if asked.label is None or self._grammar.label_of(asked.label) == known.label:
-                return self._grammar, known.start
+        label = None if asked.label is None else self._grammar.label_of(asked.label)
+        if known is not None and self._labeller.knows(asked.labels) and label in (None, known.label):
+            return self._grammar, known.start
         return fallback_grammar(asked.slice_name, asked.hint, asked.label or "", asked.exemplars)
 
     def _answer_grammar(self, text: str, schema: str | None, longest: int, pair: tuple[str, str] | None) -> Grammar:

@@ -42,7 +42,7 @@ class Alternative:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrammarSlice:
     """`values` are the fields of an answer that hold for every text of the slice, `says` the sentences that tell a text
-    in short (see message_reader). `part_of` names the slice of the same label that can write all of this one's texts."""
+    in short (see message_reader). `part_of` names the slice of the same label that can write all that this one can."""
 
     name: str
     start: str
