@@ -121,4 +121,4 @@ def _amounts(estimate: Mapping[str, int], actual: Mapping[str, Any]) -> tuple[st
 def seconds(start: str | None, end: str | None) -> str:
     if start is None or end is None:
         return "-"
-    return f"{(datetime.fromisoformat(end) - datetime.fromisoformat(start)).totalseconds():.1f} s"
+    return f"{(datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds():.1f} s"

@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ def compile_to_selection(access: Access, spec: Mapping[str, Any]) -> str:
 
 def read_pair(access: Access, first: str, second: str, family: str) -> Pair:
     listed = access.api.get(f"/v1/compiles/{second}/drafts?limit=100")
-    candidates = access.get(f"/v1/compiles/{second}/candidates?limit=100")["data"]
+    n_tokens = [row["n_tokens"] for row in rows_of(access, f"/v1/compiles/{second}/candidates")]
     return Pair(
         first=access.get(f"/v1/compiles/{first}"),
         first_steps=steps_of(access, first),
@@ -85,13 +85,22 @@ def read_pair(access: Access, first: str, second: str, family: str) -> Pair:
         slices=access.get(f"/v1/compiles/{second}/slices")["data"],
         stats=access.get(f"/v1/drafts/stats?family={family}")["data"][0],
         asked=None if listed.status_code == 404 else listed.json()["data"],
-        mean_tokens=sum(row["n_tokens"] for row in candidates) / len(candidates),
+        mean_tokens=sum(n_tokens) / len(n_tokens),
     )
 
 
 def steps_of(access: Access, compile_id: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = access.get(f"/v1/compiles/{compile_id}/steps")["data"]
     return rows
+
+
+def rows_of(access: Access, path: str) -> Iterator[dict[str, Any]]:
+    """Every row of a list, page by page."""
+    page: dict[str, Any] = {"next_cursor": "", "has_more": True}
+    while page["has_more"]:
+        after = f"&after={page['next_cursor']}" if page["next_cursor"] else ""
+        page = access.get(f"{path}?limit=100{after}")
+        yield from page["data"]
 
 
 def send(access: Access, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
