@@ -26,6 +26,7 @@ from deploy.embedded.faults import CannotStart
 from deploy.embedded.home import ROOT, Home
 
 SPECS = ("examples/refund-router.yaml", "examples/repair-desk.yaml")
+N_CANDIDATES = 48  # half of what the examples buy for a student's sake: nothing is trained here
 SELECTED_WITHIN_S = 300.0
 LAST_STEP = "selection"  # what it did not pick are the drafts
 
@@ -50,7 +51,11 @@ def compile_pair(access: Access, path: Path, console: Console) -> Pair:
     spec: dict[str, Any] = yaml.safe_load(path.read_text())
     family = f"demo-drafts-{spec['name']}"
     send(access, "DELETE", f"/v1/drafts?family={family}")
-    changes = {"family": family, "draft_cache": {"holdback": 0}}
+    changes = {
+        "family": family,
+        "sampling": spec["sampling"] | {"n_candidates": N_CANDIDATES},
+        "draft_cache": {"holdback": 0},
+    }
     console.print(f"[bold]{path.name}[/bold], up to its selection; then its next version")
     first = compile_to_selection(access, spec | changes)
     second = compile_to_selection(access, next_version(spec) | changes)
