@@ -1,4 +1,4 @@
-"""What drafts saved a compile, from what the API answers. `make demo` shows a figure, `make demo-drafts` texts too."""
+"""Tables of what drafts saved a compile, from the API's answers. `make demo` shows a figure, `make demo-drafts` texts."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -101,7 +101,7 @@ def side_by_side(asked: Sequence[Row] | None) -> Table | Text:
 
 
 def _texts(asked: Sequence[Row], verdict: str) -> list[str]:
-    """Up to N_TEXTS, one a slice as long as there are other slices."""
+    """Pick up to N_TEXTS, one a slice as long as there are other slices."""
     of_slices = [
         [f"{part['slice']}: {row['text']}" for row in part["drafts"] if row["verdict"] == verdict and row["text"]]
         for part in asked

@@ -99,7 +99,7 @@ class Labeller:
         ]
 
     def _starts(self, label: str) -> list[str]:
-        """Of the label's slices, each text once: a part of another slice says nothing new."""
+        """The start symbols of the label's slices, without those that are part of another: these say nothing new."""
         own = self._grammar.label_of(label)
         return [s.start for s in self._grammar.slices.values() if s.label == own and not s.part_of]
 

@@ -1,5 +1,5 @@
-"""The names by which the grammar teacher knows a spec's labels and slices: synonyms of its labels, and a slice that is a
-part of another."""
+"""The names by which the grammar teacher knows the labels and slices of a spec: synonyms, and a slice that is part of
+another."""
 
 import math
 import random
