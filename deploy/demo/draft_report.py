@@ -1,4 +1,4 @@
-"""Tables of what drafts saved a compile, from the API's answers. `make demo` shows a figure, `make demo-drafts` texts."""
+"""Tables of what drafts saved, from the API's answers. `make demo` shows a figure, `make demo-drafts` texts too."""
 
 import itertools
 from collections.abc import Mapping, Sequence
