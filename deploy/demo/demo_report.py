@@ -68,10 +68,14 @@ def drafts(rows: Sequence[Mapping[str, Any]]) -> Table:
         ledger = row["drafts"]
         if ledger is None:
             continue
-        how = ledger["strategy"] if ledger["offered"] else ledger["arm"].replace("_", " ")
         counts = (str(ledger[name]) for name in ("offered", "accepted", "entered"))
-        table.add_row(row["name"], how, *counts, signed_usd((ledger["saving"] or {}).get("net_microusd", 0)))
+        table.add_row(row["name"], how_of(ledger), *counts, signed_usd((ledger["saving"] or {}).get("net_microusd", 0)))
     return table
+
+
+def how_of(ledger: Mapping[str, Any]) -> str:
+    """How a slice's drafts were verified, or why none was offered."""
+    return str(ledger["strategy"]) if ledger["offered"] else str(ledger["arm"]).replace("_", " ")
 
 
 def bill(compile: Mapping[str, Any], bill: Mapping[str, Any]) -> Text:

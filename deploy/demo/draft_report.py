@@ -9,9 +9,15 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from deploy.demo import demo_report
 from deploy.demo.demo_report import seconds, signed_usd, usd
 
 N_TEXTS = 3
+WORDS = {
+    "judge": "the teacher says which of them it would have written",
+    "repeat": "written for this very prompt, so exact, and nothing is asked",
+    "not worth": "asking would cost more than writing afresh",
+}
 BEST_CASE = (
     "This is the best case. The teacher is a grammar: it writes each slice's texts by rules, and as a judge accepts\n"
     "exactly what those rules can write, so it never errs; and slices of two labels have almost no text in common.\n"
@@ -139,8 +145,8 @@ def summary(compile: Row, slices: Sequence[Row], steps: Sequence[Row]) -> Text:
     rate = f"{accepted / offered:.1%} of {offered} drafts accepted" if offered else "no draft was worth offering"
     text.append(f"acceptance  {rate}\n", style="bold")
     text.append(f"net saving  {saving_line(saving_of(compile, slices, steps))}\n", style="bold")
-    text.append("            judge: the teacher says whether it would have written them for this slice\n", style="dim")
-    text.append("            not worth: asking would cost more than writing afresh\n", style="dim")
+    for how in sorted({demo_report.how_of(each) for each in ledgers} & WORDS.keys()):
+        text.append(f"            {how}: {WORDS[how]}\n", style="dim")
     return text
 
 

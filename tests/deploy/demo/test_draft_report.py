@@ -23,10 +23,20 @@ OWN: dict[str, Any] = {
     "acceptance": RATE,
     "teacher_ms_saved": 2_340,
 }
+NONE_OFFERED: dict[str, Any] = {"arm": "not_worth", "strategy": "judge", "offered": 0, "accepted": 0}
 SLICES: list[dict[str, Any]] = [
-    {"name": "one", "drafts": {"offered": 10, "accepted": 9, "saving": {"net_microusd": 420}}},
-    {"name": "two", "drafts": {"offered": 0, "accepted": 0, "saving": {"net_microusd": -20}}},
-    {"name": "unfinished", "drafts": {"offered": 0, "accepted": 0, "saving": None}},
+    {
+        "name": "one",
+        "drafts": {
+            "arm": "offered",
+            "strategy": "judge",
+            "offered": 10,
+            "accepted": 9,
+            "saving": {"net_microusd": 420},
+        },
+    },
+    {"name": "two", "drafts": NONE_OFFERED | {"saving": {"net_microusd": -20}}},
+    {"name": "unfinished", "drafts": NONE_OFFERED | {"saving": None}},
     {"name": "captured", "drafts": None},
 ]
 
@@ -104,4 +114,6 @@ def test_the_demos_summary_counts_offers_and_shows_the_same_saving() -> None:
     summary = draft_report.summary({"drafts": OWN}, SLICES, [SYNTHESIS]).plain
     assert "90.0% of 10 drafts accepted" in summary
     assert "$0.000450, 45.0 % of" in summary
+    assert all(how in summary for how in ("judge: the teacher", "not worth: asking"))
+    assert "repeat" not in summary
     assert "no draft was worth offering" in draft_report.summary({}, SLICES[1:], [SYNTHESIS]).plain
