@@ -12,6 +12,7 @@ from rich.text import Text
 from deploy.demo import demo_report
 from deploy.demo.demo_report import seconds, signed_usd, usd
 
+LAST_STEP = "selection"  # what it did not pick are the drafts
 N_TEXTS = 3
 WORDS = {
     "judge": "the teacher says which of them it would have written",
@@ -53,13 +54,13 @@ class Pair:
 
 
 def saving_of(compile: Row, slices: Sequence[Row], steps: Sequence[Row]) -> Row:
-    """The compile's own figure; of an API that has none, the sum of its slices beside what synthesis was billed."""
+    """The compile's own figure; of an API that has none, the sum of its slices beside what their writing was billed."""
     own: Row | None = compile.get("drafts")
     if own is not None:
         return own
     savings = [row["drafts"]["saving"] for row in slices if row["drafts"] is not None and row["drafts"]["saving"]]
     net = sum(saving["net_microusd"] for saving in savings)
-    without = step_of(steps, "synthesis")["spent_microusd"] + net
+    without = spent_on_slices(steps) + net
     return {
         "net_microusd": net,
         "net_share_ppm": round(1e6 * net / without) if without > 0 else None,
@@ -118,21 +119,24 @@ def _texts(asked: Sequence[Row], verdict: str) -> list[str]:
 
 def comparison(pairs: Sequence[Pair]) -> Table:
     """Tabulate the pairs, one a row."""
-    table = Table(title="synthesis, first and next", title_justify="left", title_style="bold", box=box.SIMPLE)
+    table = Table(
+        title="up to the selection, first and next version", title_justify="left", title_style="bold", box=box.SIMPLE
+    )
     table.add_column("task", no_wrap=True)
-    for heading in ("tokens", "first", "next", "accepted", "net saving", "time"):
+    for heading in ("tokens", "first", "next", "accepted", "saving", "seconds"):
         table.add_column(heading, justify="right")
     for pair in pairs:
-        before, after = (step_of(steps, "synthesis") for steps in (pair.first_steps, pair.second_steps))
-        rate, share = pair.acceptance, pair.saving["net_share_ppm"]
+        both, rate, share = (pair.first_steps, pair.second_steps), pair.acceptance, pair.saving["net_share_ppm"]
         table.add_row(
             pair.second["name"],
             f"{pair.mean_tokens:.0f}",
-            usd(before["spent_microusd"]),
-            usd(after["spent_microusd"]),
-            f"{rate['k']} of {rate['n']}",
+            *(usd(spent_on_slices(steps)) for steps in both),
+            f"{rate['k']}/{rate['n']}",
             "-" if share is None else f"{share / 1e4:.1f} %",
-            " / ".join(seconds(step["started_at"], step["ended_at"]) for step in (before, after)),
+            " / ".join(
+                seconds(step_of(steps, "slicing")["started_at"], step_of(steps, LAST_STEP)["ended_at"])
+                for steps in both
+            ),
         )
     return table
 
@@ -148,6 +152,12 @@ def summary(compile: Row, slices: Sequence[Row], steps: Sequence[Row]) -> Text:
     for how in sorted({demo_report.how_of(each) for each in ledgers} & WORDS.keys()):
         text.append(f"            {how}: {WORDS[how]}\n", style="dim")
     return text
+
+
+def spent_on_slices(steps: Sequence[Row]) -> int:
+    """The micro-dollars of the steps up to the selection, in whichever of them drafts are verified."""
+    last = step_of(steps, LAST_STEP)["position"]
+    return sum(step["spent_microusd"] for step in steps if step["position"] <= last)
 
 
 def step_of(steps: Sequence[Row], name: str) -> Row:

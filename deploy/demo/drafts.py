@@ -19,7 +19,7 @@ import yaml
 from rich.console import Console
 
 from deploy.demo import draft_report
-from deploy.demo.draft_report import Pair
+from deploy.demo.draft_report import LAST_STEP, Pair
 from deploy.demo.next_version import next_version
 from deploy.demo.refund_router import Access, open_access
 from deploy.embedded.faults import CannotStart
@@ -28,7 +28,6 @@ from deploy.embedded.home import ROOT, Home
 SPECS = ("examples/refund-router.yaml", "examples/repair-desk.yaml")
 N_CANDIDATES = 48  # half of what the examples buy for a student's sake: nothing is trained here
 SELECTED_WITHIN_S = 300.0
-LAST_STEP = "selection"  # what it did not pick are the drafts
 
 
 def main() -> int:

@@ -8,12 +8,19 @@ from rich.console import Console
 from deploy.demo import draft_report
 from deploy.demo.draft_report import Pair
 
-SYNTHESIS: dict[str, Any] = {
-    "name": "synthesis",
-    "spent_microusd": 600,
-    "started_at": "2026-11-27T22:00:00.000Z",
-    "ended_at": "2026-11-27T22:00:09.500Z",
-}
+NAMES = ("slicing", "synthesis", "verification", "selection", "labeling")
+
+
+def steps(*spent: int) -> list[dict[str, Any]]:
+    """One a second and a half long after another."""
+    at = [f"2026-11-27T22:00:{1.5 * i:06.3f}Z" for i in range(len(NAMES) + 1)]
+    return [
+        {"name": name, "position": i, "spent_microusd": spent[i], "started_at": at[i], "ended_at": at[i + 1]}
+        for i, name in enumerate(NAMES)
+    ]
+
+
+SECOND = steps(0, 580, 0, 20, 99)  # the picks are what is verified
 RATE: dict[str, Any] = {"k": 9, "n": 10, "rate_ppm": 900_000, "low_ppm": 554_984, "high_ppm": 997_471}
 NO_RATE: dict[str, Any] = {"k": 0, "n": 0, "rate_ppm": None, "low_ppm": None, "high_ppm": None}
 OWN: dict[str, Any] = {
@@ -44,9 +51,9 @@ SLICES: list[dict[str, Any]] = [
 def pair(**changes: Any) -> Pair:
     values: dict[str, Any] = {
         "first": {"name": "desk"},
-        "first_steps": [SYNTHESIS | {"spent_microusd": 1_500}],
+        "first_steps": steps(0, 1_500, 0, 0, 99),
         "second": {"name": "desk", "drafts": OWN},
-        "second_steps": [SYNTHESIS],
+        "second_steps": SECOND,
         "slices": SLICES,
         "stats": {"lookups": {"acceptance": NO_RATE}},
         "asked": [],
@@ -107,13 +114,13 @@ def test_an_api_that_lists_no_drafts_is_said_to() -> None:
 
 def test_the_comparison_has_a_row_a_task() -> None:
     shown = printed(draft_report.comparison([pair(), pair(mean_tokens=12.2)]))
-    assert all(part in shown for part in ("62", "12", "$0.0015", "$0.0006", "9 of 10", "45.0 %", "9.5 s / 9.5 s"))
+    assert all(part in shown for part in ("62", "12", "$0.0015", "$0.0006", "9/10", "45.0 %", "6.0 s / 6.0 s"))
 
 
 def test_the_demos_summary_counts_offers_and_shows_the_same_saving() -> None:
-    summary = draft_report.summary({"drafts": OWN}, SLICES, [SYNTHESIS]).plain
+    summary = draft_report.summary({"drafts": OWN}, SLICES, SECOND).plain
     assert "90.0% of 10 drafts accepted" in summary
     assert "$0.000450, 45.0 % of" in summary
     assert all(how in summary for how in ("judge: the teacher", "not worth: asking"))
     assert "repeat" not in summary
-    assert "no draft was worth offering" in draft_report.summary({}, SLICES[1:], [SYNTHESIS]).plain
+    assert "no draft was worth offering" in draft_report.summary({}, SLICES[1:], SECOND).plain
