@@ -13,11 +13,12 @@ WORKERS := -n $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or
 # bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-json up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama test-servers bench-structured-output ledger-check backup restore lock wheel clean
+.PHONY: help setup demo demo-json demo-drafts up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama test-servers bench-structured-output ledger-check backup restore lock wheel clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
 	@echo "make demo-json   compile examples/order-extractor.yaml (a json task) and ask it at the OpenAI-compatible address"
+	@echo "make demo-drafts   what the drafts of one compile save the next, at two lengths of message"
 	@echo "make up      start the stack and leave it running    make down    end it (the data stays)"
 	@echo "make key     an API key of the demo tenant, for curl and the kolm command"
 	@echo "make backup  the stack's data, keys included, into TO=folder    make restore FROM=folder   (docs/backups.md)"
@@ -36,6 +37,11 @@ demo: setup
 demo-json: setup base
 	@$(RUN) -m deploy.embedded up --detach
 	@$(RUN) -m deploy.demo.order_extractor
+
+# two tasks up to their selection, and the next version of each: what drafts save
+demo-drafts: setup
+	@$(RUN) -m deploy.embedded up --detach
+	@$(RUN) -m deploy.demo.drafts
 
 up: setup
 	@$(RUN) -m deploy.embedded up --detach

@@ -1,1 +1,2 @@
-"""The demonstrations, `make demo` and `make demo-json`: customers of a stack that is up, who see what its API shows."""
+"""The demonstrations, `make demo`, `make demo-json` and `make demo-drafts`: customers of a stack that is up, who see
+what its API shows."""

@@ -68,25 +68,14 @@ def drafts(rows: Sequence[Mapping[str, Any]]) -> Table:
         ledger = row["drafts"]
         if ledger is None:
             continue
-        how = ledger["strategy"] if ledger["offered"] else ledger["arm"].replace("_", " ")
         counts = (str(ledger[name]) for name in ("offered", "accepted", "entered"))
-        table.add_row(row["name"], how, *counts, signed_usd((ledger["saving"] or {}).get("net_microusd", 0)))
+        table.add_row(row["name"], how_of(ledger), *counts, signed_usd((ledger["saving"] or {}).get("net_microusd", 0)))
     return table
 
 
-def draft_summary(rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]) -> Text:
-    """Acceptance and net saving of the whole compile."""
-    ledgers = [row["drafts"] for row in rows if row["drafts"] is not None]
-    offered, accepted = (sum(each[name] for each in ledgers) for name in ("offered", "accepted"))
-    net = sum((each["saving"] or {}).get("net_microusd", 0) for each in ledgers)
-    spent = next(step["spent_microusd"] for step in steps if step["name"] == "synthesis")
-    text = Text()
-    rate = f"{accepted / offered:.1%} of {offered} drafts accepted" if offered else "no draft was worth offering"
-    text.append(f"acceptance  {rate}\n", style="bold")
-    text.append(f"net saving  {signed_usd(net)}, beside {usd(spent)} that synthesis was billed\n", style="bold")
-    text.append("            repeat: written for this very prompt, so exact, and nothing is asked\n", style="dim")
-    text.append("            not worth: asking would cost more than writing afresh\n", style="dim")
-    return text
+def how_of(ledger: Mapping[str, Any]) -> str:
+    """How a slice's drafts were verified, or why none was offered."""
+    return str(ledger["strategy"]) if ledger["offered"] else str(ledger["arm"]).replace("_", " ")
 
 
 def bill(compile: Mapping[str, Any], bill: Mapping[str, Any]) -> Text:
@@ -130,10 +119,10 @@ def _table(title: str, first: str, *others: str) -> Table:
 def _amounts(estimate: Mapping[str, int], actual: Mapping[str, Any]) -> tuple[str, ...]:
     planned = (usd(estimate.get(f"{bound}_microusd")) for bound in ("low", "expected", "high"))
     spent = (usd(actual["spent_microusd"]), usd(actual["waste_microusd"]))
-    return (*planned, *spent, _seconds(actual["started_at"], actual["ended_at"]))
+    return (*planned, *spent, seconds(actual["started_at"], actual["ended_at"]))
 
 
-def _seconds(start: str | None, end: str | None) -> str:
+def seconds(start: str | None, end: str | None) -> str:
     if start is None or end is None:
         return "-"
     return f"{(datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds():.1f} s"

@@ -19,7 +19,8 @@ import httpx
 import yaml
 from rich.console import Console
 
-from deploy.demo import demo_report, demo_webhook
+from deploy.demo import demo_report, demo_webhook, draft_report
+from deploy.demo.next_version import next_version
 from deploy.embedded import credentials, layout
 from deploy.embedded.faults import CannotStart
 from deploy.embedded.home import ROOT, Home, replace_private
@@ -32,12 +33,6 @@ MESSAGES = (
     "I sent the boots back two weeks ago and still see no money on my card.",
     "How many days do I have to return a jacket that does not fit?",
 )
-
-
-EXEMPLARS = {
-    "angry_no_ask": "Third courier this month who could not find my door. Shame on you.",
-    "everything_else": "Do you also have this in green?",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +81,7 @@ def walk(access: Access, inbox: demo_webhook.Inbox | None, console: Console) -> 
     if show(access, compile_ids[0], path, console):
         status = try_out(access, path, console)
         if status == 0:
-            compile_ids.append(compile_sibling(access, path, console))
+            compile_ids.append(compile_next_version(access, path, console))
             status = 0 if access.get(f"/v1/compiles/{compile_ids[1]}")["artifact"] is not None else 1
     if inbox is None:
         console.print("\n[dim]webhooks to this machine are not allowed here (KOLM_ALLOW_PRIVATE_WEBHOOKS)[/dim]")
@@ -148,32 +143,22 @@ def _manage(plan: layout.Layout, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def compile_sibling(access: Access, path: Path, console: Console) -> str:
+def compile_next_version(access: Access, path: Path, console: Console) -> str:
     """Compile the next version of the task, whose drafts are what the first one's selection did not keep; its id."""
     console.print(
-        "\n[bold]the next version of the task[/bold]: 8 candidates more a slice, and two slices now show the teacher "
-        "an exemplar.\nThe draft cache is asked first; what it has the teacher need not write again."
+        "\n[bold]the next version of the task[/bold]: every hint in other words, one label renamed, one slice new.\n"
+        "No prompt is the same any more: what the first version left over is shown to the teacher, who judges it."
     )
     spec = path.with_name(f"{path.stem}-next.json")
-    spec.write_text(json.dumps(sibling(yaml.safe_load((ROOT / SPEC).read_text())), indent=1))
+    spec.write_text(json.dumps(next_version(yaml.safe_load((ROOT / SPEC).read_text())), indent=1))
     compile_id = run_compile(access, str(spec), spec.with_suffix(".kolm"), console)
     compile = access.get(f"/v1/compiles/{compile_id}")
     slices = access.get(f"/v1/compiles/{compile_id}/slices")["data"]
     console.print(demo_report.verdict(compile))
     console.print(demo_report.drafts(slices))
-    console.print(demo_report.draft_summary(slices, access.get(f"/v1/compiles/{compile_id}/steps")["data"]))
+    steps = access.get(f"/v1/compiles/{compile_id}/steps")["data"]
+    console.print(draft_report.summary(compile, slices, steps))
     return compile_id
-
-
-def sibling(spec: dict[str, Any]) -> dict[str, Any]:
-    """The example as its owner might change it: same task, same labels, same gold."""
-    slices = [
-        part | ({"exemplars": [EXEMPLARS[part["name"]]]} if part["name"] in EXEMPLARS else {})
-        for part in spec["slices"]
-    ]
-    sampling = spec["sampling"] | {"n_candidates": spec["sampling"]["n_candidates"] + 8}
-    # a share of the slices is held back at random for comparison; five slices are too few to show that
-    return spec | {"slices": slices, "sampling": sampling, "draft_cache": {"holdback": 0}}
 
 
 def run_compile(access: Access, spec: str, path: Path, console: Console) -> str:

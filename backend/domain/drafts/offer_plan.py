@@ -123,8 +123,9 @@ class OfferPlan:
                 "n_counted": self.n_counted,
                 "turns": self.n_turns,
                 "judged_microusd": self.judged_microusd,
-                "n_avoided": self.n_avoided,
             }
+        if self.n_avoided:
+            some["n_avoided"] = self.n_avoided
         if self.pooled or self.state is OfferState.POOLED:
             some |= {"pooled": _rows(self.pooled), "far": _pairs(self.far), "revision": self.revision}
         if self.state is OfferState.PLANNED:

@@ -4,6 +4,8 @@ YAML:  rules:  {name: ["text with {other} rules", [3, "an alternative of weight 
        slices: {name: {start: "{rule}", label: refund_request}}           for label tasks, or
                {name: {start: "{rule}", values: {action: cancel}, says: ["Wants to cancel {order}."]}}
        fields: {order: {rules: [number], kind: text or count, find: ['[0-9]{5}']}}
+       synonyms: {other: [anything_else]}   names of a label that a language model would take for the same
+A slice with `part_of: name` writes some of that slice's texts and no others; the label's own texts are without it.
 `{name|lower}`, `{name|bare}` (no punctuation), `{name|upper}` change every letter below: homomorphisms, so the
 result is still such a grammar.
 """
@@ -19,7 +21,7 @@ from workers.teachers.grammar.pcfg import Alternative, AnswerField, Grammar, Gra
 
 _FOLDER = Path(__file__).parent / "grammars"
 DEFAULT_GRAMMAR = _FOLDER / "support.yaml"
-SHIPPED = (DEFAULT_GRAMMAR, _FOLDER / "orders.yaml")
+SHIPPED = (DEFAULT_GRAMMAR, _FOLDER / "orders.yaml", _FOLDER / "repairs.yaml")
 _PART = re.compile(r"\{([a-z0-9_]+(?:\|[a-z]+)*)\}|([^{}]+)")
 _FILTERS: Mapping[str, Callable[[str], str]] = {
     "lower": str.lower,
@@ -39,7 +41,7 @@ def shipped_grammar() -> Grammar:
 
 def load_grammar(*files: bytes) -> Grammar:
     """Read and check a grammar file, or several as one: no two of them may use a name. Raises BadGrammar."""
-    joined: dict[str, dict[str, object]] = {"rules": {}, "slices": {}, "fields": {}}
+    joined: dict[str, dict[str, object]] = {"rules": {}, "slices": {}, "fields": {}, "synonyms": {}}
     for data in files:
         try:
             document = yaml.safe_load(data)
@@ -53,7 +55,9 @@ def load_grammar(*files: bytes) -> Grammar:
                 raise BadGrammar(f"two files have {part} called {sorted(merged.keys() & more.keys())}")
             merged.update(more)
     revision = hashlib.sha256(b"\0".join(files)).hexdigest()
-    return build_grammar(joined["rules"], joined["slices"], revision=revision, fields=joined["fields"])
+    return build_grammar(
+        joined["rules"], joined["slices"], revision=revision, fields=joined["fields"], synonyms=joined["synonyms"]
+    )
 
 
 def build_grammar(
@@ -62,6 +66,7 @@ def build_grammar(
     *,
     revision: str,
     fields: Mapping[str, object] | None = None,
+    synonyms: Mapping[str, object] | None = None,
 ) -> Grammar:
     """A checked grammar from plain values: the parts of the YAML form."""
     plain = {str(name): _alternatives(str(name), rows) for name, rows in rules.items()}
@@ -73,7 +78,34 @@ def build_grammar(
     for name in plain:
         _expand_filters(name, plain, expanded, ())
     read = {str(name): _field(str(name), row, plain) for name, row in (fields or {}).items()}
-    return Grammar(rules=expanded, slices=grammar_slices, revision=revision, fields=read)
+    _check_parts(grammar_slices)
+    return Grammar(
+        rules=expanded,
+        slices=grammar_slices,
+        revision=revision,
+        fields=read,
+        synonyms=_synonyms(synonyms or {}, {s.label for s in grammar_slices.values()}),
+    )
+
+
+def _check_parts(slices: Mapping[str, GrammarSlice]) -> None:
+    for name, part in slices.items():
+        whole = slices.get(part.part_of)
+        if part.part_of and (whole is None or whole.part_of or whole.label != part.label):
+            raise BadGrammar(f"slice {name}: `part_of` names a slice of its label that is itself no part")
+
+
+def _synonyms(rows: Mapping[str, object], labels: set[str]) -> dict[str, str]:
+    """{synonym: label}."""
+    means: dict[str, str] = {}
+    for label, names in rows.items():
+        if label not in labels or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise BadGrammar(f"synonyms of {label!r}: a list of names, of a label of this grammar")
+        for name in names:
+            if name in labels or name in means:
+                raise BadGrammar(f"synonym {name!r} is a label already, or the synonym of another")
+            means[name] = str(label)
+    return means
 
 
 def _slice(name: str, row: object) -> GrammarSlice:
@@ -82,12 +114,19 @@ def _slice(name: str, row: object) -> GrammarSlice:
     values, says = row.get("values") or {}, row.get("says") or []
     if not isinstance(row.get("label", None if not values else ""), str):
         raise BadGrammar(f"slice {name}: needs `label`, or `values`")
+    if not isinstance(row.get("part_of", ""), str):
+        raise BadGrammar(f"slice {name}: `part_of` is the name of a slice")
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
         raise BadGrammar(f"slice {name}: `values` maps fields to texts")
     if not isinstance(says, list) or not all(isinstance(line, str) for line in says):
         raise BadGrammar(f"slice {name}: `says` is a list of sentences")
     return GrammarSlice(
-        name=name, start=f"slice:{name}", label=row.get("label", ""), values=dict(values), says=tuple(says)
+        name=name,
+        start=f"slice:{name}",
+        label=row.get("label", ""),
+        part_of=row.get("part_of", ""),
+        values=dict(values),
+        says=tuple(says),
     )
 
 

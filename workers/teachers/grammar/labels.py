@@ -60,18 +60,19 @@ class Labeller:
         return apply_temperature(exact if exact is not None else self._guess(text, labels, meanings), temperature)
 
     def knows(self, labels: Sequence[str]) -> bool:
-        """Say whether all labels are the grammar file's; if not, its messages say nothing about the task at hand."""
-        return set(labels) <= {s.label for s in self._grammar.slices.values()}
+        """Say whether all labels are the grammar file's or synonyms of them, and no two mean the same; if not, its
+        messages say nothing about the task at hand."""
+        own = {self._grammar.label_of(label) for label in labels}
+        return len(own) == len(set(labels)) and own <= {s.label for s in self._grammar.slices.values()}
 
     def _exact(self, text: str, labels: tuple[str, ...]) -> dict[str, float] | None:
         """log P(text | label), or None outside the language of these labels."""
         if not self.knows(labels) or "\n" in text:
             return None
-        logprobs: dict[str, list[float]] = {label: [] for label in labels}
-        for slice_ in self._grammar.slices.values():
-            if slice_.label in logprobs:
-                logprobs[slice_.label].append(self._grammar.logprob(slice_.start, text, temperature=1.0))
-        scores = {label: logmean(logs) for label, logs in logprobs.items()}
+        scores = {
+            label: logmean([self._grammar.logprob(start, text, temperature=1.0) for start in self._starts(label)])
+            for label in labels
+        }
         return scores if max(scores.values()) > -math.inf else None
 
     def _guess(self, text: str, labels: tuple[str, ...], meanings: tuple[str, ...]) -> dict[str, float]:
@@ -91,11 +92,16 @@ class Labeller:
         )
 
     def _messages(self, label: str) -> list[str]:
-        starts = [s.start for s in self._grammar.slices.values() if s.label == label]
-        rng = random.Random(f"{SAMPLE_SEED}|{label}")
+        starts = self._starts(label)
+        rng = random.Random(f"{SAMPLE_SEED}|{self._grammar.label_of(label)}")
         return [
             self._grammar.sample(starts[i % len(starts)], temperature=1.0, rng=rng) for i in range(SAMPLES_PER_LABEL)
         ]
+
+    def _starts(self, label: str) -> list[str]:
+        """The start symbols of the label's slices, without those that are part of another: these say nothing new."""
+        own = self._grammar.label_of(label)
+        return [s.start for s in self._grammar.slices.values() if s.label == own and not s.part_of]
 
 
 def _fallback_messages(label: str, meaning: str) -> list[str]:

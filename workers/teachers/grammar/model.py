@@ -77,7 +77,8 @@ class GrammarModel:
         return tuple(Token(text=t, logprob=p) for t, p in zip([*tokenize(text), END], logprobs, strict=True))
 
     def _grammar_for(self, asked: ReadPrompt) -> tuple[Grammar, str]:
-        """The file's slice of that name, if its label agrees; else a grammar made of the prompt's own words. Of an
+        """The file's slice of that name, if its label agrees or is a synonym of its own; else a grammar made of the
+        prompt's own words. A hint in other words changes nothing: the file says what is written under a name. Of an
         answer, the distribution over answers."""
         if asked.answer is not None:
             schema = None if asked.answer.schema is None else json.dumps(asked.answer.schema)
@@ -88,7 +89,8 @@ class GrammarModel:
         self, asked: ReadPrompt | NumberedTexts, *, labels: tuple[str, ...], exemplars: tuple[str, ...] = ()
     ) -> tuple[Grammar, str]:
         known = self._grammar.slices.get(asked.slice_name)
-        if known is not None and self._labeller.knows(labels) and asked.label in (None, known.label):
+        label = None if asked.label is None else self._grammar.label_of(asked.label)
+        if known is not None and self._labeller.knows(labels) and label in (None, known.label):
             return self._grammar, known.start
         return fallback_grammar(asked.slice_name, asked.hint, asked.label or "", exemplars)
 

@@ -42,11 +42,12 @@ class Alternative:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrammarSlice:
     """`values` are the fields of an answer that hold for every text of the slice, `says` the sentences that tell a text
-    in short (see message_reader)."""
+    in short (see message_reader). `part_of` names the slice of the same label that can write all that this one can."""
 
     name: str
     start: str
     label: str
+    part_of: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     says: tuple[str, ...] = ()
 
@@ -66,12 +67,18 @@ Outcomes = dict[int, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Grammar:
-    """`rules` is acyclic and complete: every Ref has a rule. `revision` is the sha256 of the bytes it was read from."""
+    """`rules` is acyclic and complete: every Ref has a rule. `revision` is the sha256 of the bytes it was read from.
+    `synonyms` has the label that another name means."""
 
     rules: Mapping[str, tuple[Alternative, ...]]
     slices: Mapping[str, GrammarSlice]
     revision: str
     fields: Mapping[str, AnswerField] = field(default_factory=dict)
+    synonyms: Mapping[str, str] = field(default_factory=dict)
+
+    def label_of(self, name: str) -> str:
+        """The grammar's own name of a label that a spec calls `name`; `name` itself where it is no synonym."""
+        return self.synonyms.get(name, name)
 
     @cached_property
     def _log_weights(self) -> dict[float, dict[str, tuple[float, ...]]]:

@@ -158,7 +158,7 @@ def test_the_shipped_grammar_says_thousands_of_things_and_repeats_itself_a_littl
     rng = random.Random(1)
     for slice_ in grammar.slices.values():
         texts = [grammar.sample(slice_.start, temperature=1.0, rng=rng) for _ in range(2000)]
-        assert len(set(texts)) > 1200
+        assert len(set(texts)) > (1000 if slice_.part_of else 1200)
         assert max(len(text) for text in texts) < 300
         assert min(len(text) for text in texts) >= 8
 
