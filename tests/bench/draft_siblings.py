@@ -101,7 +101,7 @@ def _to_selection(tenant: Any, spec: Spec) -> tuple[int, int, int]:
 
     from backend.compiles.lifecycle import submission, transitions
     from backend.compiles.models import TeacherCall
-    from backend.domain.lifecycle import StepName
+    from backend.domain.lifecycle import CompileStatus, StepName
     from backend.drafts.models import Offer
     from backend.tenants.isolation import tenant_scope
     from tests.compile_factories import hold
@@ -113,7 +113,7 @@ def _to_selection(tenant: Any, spec: Spec) -> tuple[int, int, int]:
         row.refresh_from_db()
     run = hold(row)
     with run.transaction() as fenced:
-        transitions.move(fenced, "running")
+        transitions.move(fenced, CompileStatus.RUNNING)
     for step in (StepName.SLICING, StepName.SYNTHESIS, StepName.VERIFICATION, StepName.SELECTION):
         begin_step(run, step)
         STEP_FUNCTIONS[step](run)

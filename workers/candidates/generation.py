@@ -124,9 +124,10 @@ def round_size(slice_row: Slice) -> int:
     those that count in the place of others, then half of N."""
     if slice_row.round != first_round(slice_row):
         return later_round_size(slice_row)
-    plan = slice_row.offer_plan
-    n_counted = 0 if plan is None else plan.n_counted
-    return max(0, int(slice_row.n_candidates) - int(slice_row.n_from_drafts) - n_counted)
+    plan, n_there = slice_row.offer_plan, int(slice_row.n_from_drafts)
+    if plan is not None and plan.n_pooled:
+        n_there = plan.n_free + plan.n_counted
+    return max(0, int(slice_row.n_candidates) - n_there)
 
 
 def later_round_size(slice_row: Slice) -> int:

@@ -52,6 +52,7 @@ def load_planned(run: CompileRun, plan: OfferPlan) -> dict[UUID, StoredDraft]:
 
 def judge_drafts(
     run: CompileRun,
+    step: StepName,
     session: TeacherSession,
     slices: Sequence[Slice],
     asked: Mapping[int, Sequence[StoredDraft]],
@@ -64,9 +65,7 @@ def judge_drafts(
     question = _question(run, slices, asked, far)
     rng = random.Random(seed_of(run, "verification", run.compile_id, turn))
     try:
-        by_slice, revisions = run_dialogue(
-            run, StepName.SELECTION, session, f"drafts:all:{turn}", judge_compile(question, rng)
-        )
+        by_slice, revisions = run_dialogue(run, step, session, f"drafts:all:{turn}", judge_compile(question, rng))
     except PaymentRequired:
         return Judged(by_slice={}, refusal="the budget has no room for the question")
     except TeacherFailed as failed:
@@ -159,7 +158,9 @@ def _judged(
 def _pool(run: CompileRun, slice_row: Slice) -> _Pool:
     valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID)
     with run.transaction():
-        rows = list(valid.order_by("text_key").only("text", "draft_id", "origin", "embedding"))
+        rows = list(
+            valid.exclude(embedding=None).order_by("text_key").only("text", "draft_id", "origin", "embedding")
+        )
     return _Pool(
         label=slice_row.label,
         texts=[row.text for row in rows],

@@ -25,7 +25,6 @@ from backend.domain.drafts.offer_plan import OfferPlan, OfferState, ShownDraft
 from backend.domain.drafts.pool_policy import FLOOR
 from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, VerdictKind, Verification
 from backend.domain.lifecycle import StepName
-from backend.domain.spec.defaults import buys_in_rounds
 from workers.candidates.generation import embed_slice, fill_round
 from workers.drafts.gate_verification import gate_scores
 from workers.drafts.judging import judge_drafts, load_planned
@@ -59,10 +58,32 @@ def verify_picks(run: CompileRun, pooling: Pooling) -> None:
         for slice_row in slices:
             _top_up(run, slice_row, pooling)
         asked = {row.position: unverified_picks(run, row, pooling) for row in slices}
-        _end(run, [row for row in slices if not asked[row.position]])
-        todo = [row for row in slices if asked[row.position]]
-        if todo:
-            _ask(run, todo, {position: {c.draft_id for c in rows} for position, rows in asked.items() if rows})
+        _turn(run, StepName.SELECTION, slices, asked)
+
+
+def verify_all(run: CompileRun, embedder: Embedder) -> None:
+    """Verify all drafts that compete, before anything is written: where rounds of labelling may buy any candidate, and
+    all are asked about anyway, the teacher then writes no more than is missing. Safe to run again at any point."""
+    while slices := [row for row in _slices(run) if _is_open(row)]:
+        for slice_row in slices:
+            embed_slice(run, slice_row, embedder, StepName.SYNTHESIS)
+        asked = {row.position: _open_drafts(run, row) for row in slices}
+        _turn(run, StepName.SYNTHESIS, slices, asked)
+
+
+def _turn(run: CompileRun, step: StepName, slices: Sequence[Slice], asked: Mapping[int, Sequence[Candidate]]) -> None:
+    """End the slices of which no draft is to be asked about, and ask about those of the others."""
+    _end(run, [row for row in slices if not asked[row.position]])
+    ids = {position: {row.draft_id for row in rows} for position, rows in asked.items() if rows}
+    if ids:
+        _ask(run, step, [row for row in slices if row.position in ids], ids)
+
+
+def _open_drafts(run: CompileRun, slice_row: Slice) -> list[Candidate]:
+    if _plan(slice_row).n_turns >= N_TURNS:
+        return []
+    with run.transaction():
+        return _unverified(run, slice_row)
 
 
 def is_unverified(row: Candidate) -> bool:
@@ -71,13 +92,10 @@ def is_unverified(row: Candidate) -> bool:
 
 
 def unverified_picks(run: CompileRun, slice_row: Slice, pooling: Pooling) -> list[Candidate]:
-    """The unverified drafts among the slice's picks; all that it has where rounds of labelling may buy any of them."""
+    """The unverified drafts among the slice's picks."""
     rows = pooling.rows(slice_row)
-    unverified = [row for row in rows if is_unverified(row)]
-    if not unverified or _plan(slice_row).n_turns >= N_TURNS:
+    if _plan(slice_row).n_turns >= N_TURNS or not any(map(is_unverified, rows)):
         return []
-    if buys_in_rounds(run.spec):
-        return unverified
     return [row for row in pooling.pick(slice_row, rows) if is_unverified(row)]
 
 
@@ -139,7 +157,8 @@ def _top_up(run: CompileRun, slice_row: Slice, pooling: Pooling) -> None:
 
 def _end(run: CompileRun, slices: Sequence[Slice]) -> None:
     """Note that no pick of these slices waits for the teacher. Drafts that nobody was asked about stay in the pool that
-    selection splits, where none of them is a pick; after the last turn they leave it."""
+    selection splits, where none of them is a pick; after the last turn they leave it. Where none is left, those that
+    were accepted are what need not be written."""
     with run.transaction():
         for slice_row in slices:
             plan = _plan(slice_row)
@@ -153,11 +172,13 @@ def _end(run: CompileRun, slices: Sequence[Slice]) -> None:
                 .exclude(certificate="")
                 .count()
             )
+            if not plan.pooled:
+                plan = replace(plan, n_counted=int(slice_row.n_from_drafts) - plan.n_free)
             slice_row.offer_plan = replace(plan, state=OfferState.VERIFIED)
             slice_row.save(update_fields=["drafts", "n_from_drafts"])
 
 
-def _ask(run: CompileRun, slices: Sequence[Slice], asked: Mapping[int, set[UUID]]) -> None:
+def _ask(run: CompileRun, step: StepName, slices: Sequence[Slice], asked: Mapping[int, set[UUID]]) -> None:
     """One turn: the question about the drafts of these ids, by the position of their slice, and what comes of it."""
     loaded = {row.position: load_planned(run, _plan(row)) for row in slices}
     drafts = {
@@ -175,7 +196,7 @@ def _ask(run: CompileRun, slices: Sequence[Slice], asked: Mapping[int, set[UUID]
     turn = max(_plan(row).n_turns for row in slices)
     with teacher_session(run) as session:
         shown = {position: rows for position, rows in drafts.items() if rows}
-        judged = judge_drafts(run, session, _slices(run), shown, far=far, turn=turn)
+        judged = judge_drafts(run, step, session, _slices(run), shown, far=far, turn=turn)
     scores = {row.position: _gate_scores(run, row, drafts[row.position]) for row in slices}
     with run.transaction():
         if judged.refusal:
@@ -183,11 +204,12 @@ def _ask(run: CompileRun, slices: Sequence[Slice], asked: Mapping[int, set[UUID]
         for slice_row in slices:
             verification = judged.by_slice.get(slice_row.position, Verification(verdicts=(), is_void=True))
             at = slice_row.position
-            _save(run, slice_row, asked[at], loaded[at], verification, scores[at], is_last=bool(judged.refusal))
+            _save(run, step, slice_row, asked[at], loaded[at], verification, scores[at], is_last=bool(judged.refusal))
 
 
 def _save(
     run: CompileRun,
+    step: StepName,
     slice_row: Slice,
     asked: set[UUID],
     loaded: Mapping[UUID, StoredDraft],
@@ -226,7 +248,7 @@ def _save(
     slice_row.save(update_fields=["drafts"])
     if verification.verdicts:
         message = f"{slice_row.name}: {len(entered)} of {len(verification.verdicts)} drafts taken"
-        run.progress(StepName.SELECTION, done=0, total=slice_row.n_candidates, message=message)
+        run.progress(step, done=0, total=slice_row.n_candidates, message=message)
 
 
 def _still_likely(

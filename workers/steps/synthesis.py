@@ -11,13 +11,16 @@ from backend.compiles.models import Candidate, Slice
 from backend.compiles.reactions import note, times
 from backend.compiles.states import CandidateState
 from backend.domain.canonical import sha256_of
+from backend.domain.drafts.offer_plan import OfferState
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import SlicingOut, SynthesisOut
 from backend.domain.selection.linkage.clustering import n_near_duplicate_groups
+from backend.domain.spec.defaults import buys_in_rounds
 from workers.candidates.generation import MAX_TEMPERATURE, embed_slice, fill_round, heldout_keys, hotter_ppm, model_of
 from workers.drafts.audit import audit_drafts
-from workers.drafts.lookup import DraftLookup, look_up_drafts
+from workers.drafts.lookup import look_up_drafts
 from workers.drafts.offering import offer_drafts
+from workers.drafts.picks import verify_all
 from workers.drafts.savings import close_offer, drafts_of_compile
 from workers.embedding.protocol import Embedder
 from workers.step.batch_planning import StepBatches
@@ -38,12 +41,19 @@ def run_synthesis(run: CompileRun) -> StepDone | StepWaiting:
     slices = _slices(run)
     lookup = look_up_drafts(run, slices, embedder)
     batches = StepBatches(run=run, step=StepName.SYNTHESIS)
+    for slice_row in slices:
+        if slice_row.round == 0 and not (slice_row.is_captured or slice_row.is_synthesized):
+            with teacher_session(run) as session:
+                offer_drafts(run, slice_row, session, lookup, heldout)
+    if buys_in_rounds(run.spec):
+        verify_all(run, embedder)
+        slices = _slices(run)
     is_done = True
     for slice_row in slices:
         if slice_row.is_captured:
             embed_slice(run, slice_row, embedder, StepName.SYNTHESIS)
         else:
-            is_done &= synthesize_slice(run, slice_row, embedder, heldout, lookup, batches)
+            is_done &= synthesize_slice(run, slice_row, embedder, heldout, batches)
     if not is_done:
         return send_batches(run, batches)
     with run.transaction() as fenced:
@@ -57,15 +67,12 @@ def synthesize_slice(
     slice_row: Slice,
     embedder: Embedder,
     heldout: frozenset[str],
-    lookup: DraftLookup | None,
     batches: StepBatches,
 ) -> bool:
-    """Bring one slice to its N candidates, drafts first, and react to what the pool looks like. Safe to run again at
+    """Bring one slice, drafts counted, to its N candidates, and react to what the pool looks like. Safe to run again at
     any point. False where its next round waits for a batch."""
     while not slice_row.is_synthesized:
         with teacher_session(run, model=model_of(run, slice_row)) as session:
-            if slice_row.round == 0:
-                offer_drafts(run, slice_row, session, lookup, heldout)
             if not fill_round(run, slice_row, session, heldout, StepName.SYNTHESIS, batches=batches):
                 return False
             if slice_row.round == 0 and not _is_pooled(slice_row):
@@ -82,9 +89,9 @@ def synthesize_slice(
 
 
 def _is_pooled(slice_row: Slice) -> bool:
-    """Say whether drafts compete for the slice's picks: selection closes their account."""
+    """Say whether unverified drafts compete for the slice's picks: selection closes their account."""
     plan = slice_row.offer_plan
-    return plan is not None and plan.n_pooled > 0
+    return plan is not None and plan.state is OfferState.POOLED
 
 
 def _reaction(run: CompileRun, slice_row: Slice) -> str | None:

@@ -47,8 +47,8 @@ class OfferPlan:
     entered without a question); once asked about, in one of `n_turns` questions of which this slice's part has cost
     `judged_microusd`, they are no longer among them. `shown` stands in the order of showing, the `n_first` of the
     adaptive probe before the others; `far` are the drafts of far slices that serve as negative controls, `controls`
-    those that did; `n_avoided` candidates were not written in the end. `proposed` go along with the requests for fresh candidates. `missing_ppm` is the share of each
-    source's sample that is not kept."""
+    those that did; `n_avoided` candidates were not written in the end. `proposed` go along with the requests for fresh
+    candidates. `missing_ppm` is the share of each source's sample that is not kept."""
 
     offer_id: UUID
     arm: Arm
