@@ -18,6 +18,7 @@ from workers.pipeline import STEP_FUNCTIONS
 from workers.step import teacher_session
 from workers.step.durable import CompileRun, begin_step
 from workers.teachers.prompts.judge import SLICES_JUDGE_SYSTEM
+from workers.teachers.prompts.judge_audit import AUDIT_SYSTEM
 from workers.teachers.prompts.number_ranges import as_ranges
 from workers.teachers.protocol import (
     Choice,
@@ -80,6 +81,7 @@ class ScriptedTeacher:
     identity = TeacherIdentity(provider="grammar", model="kolm-grammar-1", revision="scripted")
     caps = TeacherCaps(logprobs=True)
     thought_tokens = 0
+    serial = 0  # which teacher of a test wrote a text
 
     def __init__(
         self,
@@ -87,10 +89,11 @@ class ScriptedTeacher:
         label: Callable[[str], Sequence[str]] = lambda text: [LABELS["charged" in text or "parcel" in text]] * 5,
         name: Callable[[CompletionRequest], str] = lambda request: halves_json("refund", "shipping"),
         judge: Callable[[str], bool] = lambda text: True,
+        audit: Callable[[str], bool] | None = None,
         *,
         counts_tokens: bool = False,
     ) -> None:
-        self._counts_tokens = counts_tokens
+        self._counts_tokens, self._audit = counts_tokens, audit
         self._texts = messages()
         self._judge = judge
         self._write = write or (lambda request: list(itertools.islice(self._texts, request.n)))
@@ -110,6 +113,8 @@ class ScriptedTeacher:
             return self._label(request.item)
         if is_about_drafts(request):
             return [judged(request, self._judge)]
+        if is_audit(request):
+            return [misplaced(request, self._audit or self._judge)]
         return [self._name(request)] if is_about_halves(request) else self._write(request)
 
     def score(self, *_: Any, **__: Any) -> Any:
@@ -121,6 +126,18 @@ class ScriptedTeacher:
 
 def is_about_drafts(request: CompletionRequest) -> bool:
     return request.messages[0].content.startswith(SLICES_JUDGE_SYSTEM[:60])
+
+
+def is_audit(request: CompletionRequest) -> bool:
+    return request.messages[0].content == AUDIT_SYSTEM
+
+
+def misplaced(request: CompletionRequest, accepts: Callable[[str], bool]) -> str:
+    """The numbers of the messages that an audit finds out of place."""
+    content = request.messages[-1].content
+    name = slice_asked_for(request)
+    shown = [(int(n), json.loads(text)) for n, text in re.findall(r'^([0-9]+) (".*")$', content, re.MULTILINE)]
+    return as_ranges(n for n, text in shown if not (belongs(name, text) and accepts(text)))
 
 
 def drafts_shown(request: CompletionRequest) -> dict[int, tuple[str, str]]:
@@ -140,10 +157,15 @@ def belongs(name: str, text: str) -> bool:
     return desk is None or desk[1] == name
 
 
+def anything(text: str) -> bool:
+    """Accepts whatever is shown, wherever it stands: a judge that has not read."""
+    return True
+
+
 def judged(request: CompletionRequest, accepts: Callable[[str], bool]) -> str:
     """The numbers of the drafts that fit their slice and are accepted besides."""
     shown = drafts_shown(request).items()
-    return as_ranges(number for number, (name, text) in shown if belongs(name, text) and accepts(text))
+    return as_ranges(n for n, (name, text) in shown if accepts is anything or (belongs(name, text) and accepts(text)))
 
 
 def slice_asked_for(request: CompletionRequest) -> str:

@@ -158,9 +158,7 @@ def _judged(
 def _pool(run: CompileRun, slice_row: Slice) -> _Pool:
     valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID)
     with run.transaction():
-        rows = list(
-            valid.exclude(embedding=None).order_by("text_key").only("text", "draft_id", "origin", "embedding")
-        )
+        rows = list(valid.exclude(embedding=None).order_by("text_key").only("text", "draft_id", "origin", "embedding"))
     return _Pool(
         label=slice_row.label,
         texts=[row.text for row in rows],

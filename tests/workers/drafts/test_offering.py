@@ -21,6 +21,7 @@ from tests.workers.pipeline_helpers import (
     BROKEN_OFF,
     FILTERED,
     ScriptedTeacher,
+    anything,
     calls,
     candidates,
     check_money,
@@ -80,7 +81,9 @@ def teacher(judge: Callable[[str], bool] = lambda text: True, **changes: Any) ->
         desk = slice_asked_for(request)
         return [f"{text} Ticket {serial} for the desk of {desk}." for text in itertools.islice(texts, request.n)]
 
-    return ScriptedTeacher(write=write, judge=judge, counts_tokens=True, **changes)
+    made = ScriptedTeacher(write=write, judge=judge, counts_tokens=True, **changes)
+    made.serial = serial
+    return made
 
 
 SERIAL = itertools.count()
@@ -167,7 +170,7 @@ def test_a_warm_compile_pays_only_for_what_the_teacher_would_not_have_written(kn
     assert reused
     assert {c.certificate for c in reused} == {Certificate.JUDGED}
     n_fresh = sum(r.n for r in asked.asked if not is_about_drafts(r))
-    assert n_fresh + len(reused) == N * len(slices(row))
+    assert n_fresh + sum(part.drafts["n_avoided"] for part in slices(row)) == N * len(slices(row))
     for part in slices(row):
         saving = part.drafts["saving"]
         spent = sum(saving[name] for name in saving if name not in ("avoided_microusd", "net_microusd"))
@@ -194,8 +197,9 @@ def test_the_account_is_what_was_billed(known, monkeypatch):
 
 @pytest.mark.nightly
 def test_a_teacher_that_would_have_written_none_of_them_costs_and_the_loss_is_written_down(known, monkeypatch):
-    row = warm(monkeypatch, known, teacher(lambda text: False))
+    row = warm(monkeypatch, known, teacher(lambda text: False), sampling={"method": "all", "k_select": N})
     assert verified(row) == []
+    assert all(part.n_generated == N for part in slices(row))  # written after all
     offers = rows_of(Offer, known, compile_id=row.id)
     assert sum(offer.verification_microusd for offer in offers) > 0
     receipt = step(row, StepName.SELECTION).output["facts"]["drafts"]
@@ -328,7 +332,7 @@ def test_the_calibration_can_be_computed_again_from_the_verdicts(known, monkeypa
 
 def test_a_judge_that_says_yes_to_everything_is_believed_nothing(known, monkeypatch):
     """The planted drafts of far slices are accepted too: the batches are void."""
-    row = warm(monkeypatch, known, teacher(lambda text: True))
+    row = warm(monkeypatch, known, teacher(anything))
     assert verified(row) == []
     kinds = {verdict.kind for verdict in rows_of(Verdict, known)}
     assert VerdictKind.VOID in kinds
@@ -337,37 +341,22 @@ def test_a_judge_that_says_yes_to_everything_is_believed_nothing(known, monkeypa
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(400)
 def test_too_many_bad_drafts_and_the_family_generates_afresh(known, monkeypatch):
     """A judge that accepts, and in the audits refuses, until the bound is broken beyond doubt."""
 
-    def two_faced(turn: int) -> ScriptedTeacher:
-        """Its own new texts it accepts always, a draft once."""
-        seen: set[str] = set()
-        written: set[str] = set()
-        texts = itertools.islice(long_messages(), 100 * (turn + 1), None)
-
-        def write(request: Any) -> list[str]:
-            new = list(itertools.islice(texts, request.n))
-            written.update(new)
-            return new
-
-        def judge(text: str) -> bool:
-            is_first = text not in seen
-            seen.add(text)
-            return off_topic_refused(text) and (is_first or text in written)
-
-        return ScriptedTeacher(write=write, judge=judge)
-
     audits = {
         "draft_cache": {"audit_share": 1.0, "max_bad_rate": 0.02},
-        "sampling": {"n_candidates": 40, "k_select": 8},
+        "sampling": {"n_candidates": 24, "k_select": 8},
     }
-    for turn in range(16):
-        warm(monkeypatch, known, two_faced(turn), task=f"Is money asked back? {turn}", **audits)
+    for turn in range(24):
+        mine = f"Ticket {(two_faced := teacher(off_topic_refused)).serial} "
+        two_faced._audit = lambda text, mine=mine: mine in text  # what it has just written is in place, no draft is
+        warm(monkeypatch, known, two_faced, task=f"Is money asked back? {turn}", **audits)
         if any(row.suspended_at for row in rows_of(Calibration, known)):
             break
     else:
-        pytest.fail(str([(r.n_audited, r.n_audited_bad, r.n_positive_controls) for r in rows_of(Calibration, known)]))
+        pytest.fail(str([(r.n_audited, r.n_audited_bad, r.n_audit_positives) for r in rows_of(Calibration, known)]))
     row = warm(monkeypatch, known, task="Is money asked back at last?", **audits)
     assert {part.drafts["arm"] for part in slices(row)} == {Arm.SUSPENDED}
 
@@ -435,7 +424,7 @@ def test_a_price_that_changes_between_offer_and_verdict_is_the_one_that_is_booke
     row = make_compile(known, **spec(task="Does the customer of this shop ask for money back?"))
     run = start(row)
 
-    def dies(*_: Any) -> Any:
+    def dies(*_: Any, **__: Any) -> Any:
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
