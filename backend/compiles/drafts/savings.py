@@ -7,7 +7,7 @@ what the teacher is paid for slices that are not written yet is in the cost alre
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -113,9 +113,9 @@ class DraftSavings:
 
 def savings_of_compile(tenant_id: UUID, compile_id: UUID) -> DraftSavings | None:
     """None for a compile none of whose slices has looked for drafts."""
-    offers = Offer.objects.filter(tenant_id=tenant_id, compile_id=compile_id)
-    verdicts = Verdict.objects.filter(tenant_id=tenant_id, compile_id=compile_id)
-    return sum(_savings(tenant_id, offers, verdicts).values(), DraftSavings()) if offers.exists() else None
+    mine = {"tenant_id": tenant_id, "compile_id": compile_id}
+    savings = _savings(tenant_id, Offer.objects.filter(**mine), Verdict.objects.filter(**mine), {})
+    return sum(savings.values(), DraftSavings()) if savings else None
 
 
 def savings_by_family(
@@ -127,42 +127,50 @@ def savings_by_family(
     offers = Offer.objects.filter(recent)
     if family is not None:
         offers = offers.filter(family=family)
-    return _savings(tenant_id, offers, Verdict.objects.filter(recent))
+    scopes = Scope.objects.filter(Q(tenant_id=tenant_id) & (Q() if family is None else Q(family=family)))
+    family_of = dict(scopes.values_list("id", "family"))
+    return _savings(tenant_id, offers, Verdict.objects.filter(recent), family_of)
 
 
-def _savings(tenant_id: UUID, offers: QuerySet[Offer], verdicts: QuerySet[Verdict]) -> dict[str, DraftSavings]:
-    """Four grouped queries, whatever the number of drafts."""
+def _savings(
+    tenant_id: UUID, offers: QuerySet[Offer], verdicts: QuerySet[Verdict], family_of: Mapping[UUID, str]
+) -> dict[str, DraftSavings]:
+    """Three grouped queries, whatever the number of drafts. `family_of` are the scopes that are there; those of a
+    family that was purged since are known by its look-ups alone."""
+    sums = {f"sum_{name}": Sum(f"{name}_microusd") for name in _MONEY} | {"reused": Sum("n_reused")}
+    groups = offers.annotate(is_label=Q(slice_position__lt=0)).values("family", "compile_id", "scope_id", "is_label")
+    rows = list(groups.annotate(**sums).order_by())
+    if not rows:
+        return {}
+    parts: dict[tuple[str, UUID], dict[bool, Part]] = defaultdict(lambda: {False: Part(), True: Part()})
+    for row in rows:
+        parts[row["family"], row["compile_id"]][row["is_label"]] += _part(row)
     calls = _calls(tenant_id, offers)
-    compiles: dict[tuple[str, UUID], dict[bool, Mapping[str, Any]]] = defaultdict(dict)
-    sums = {f"sum_{name}": Sum(f"{name}_microusd") for name in _MONEY}
-    sums |= {"reused": Sum("n_reused"), "wanted": Sum("n_wanted")}
-    is_label = Q(slice_position__lt=0)
-    for row in offers.annotate(is_label=is_label).values("family", "compile_id", "is_label").annotate(**sums):
-        compiles[row["family"], row["compile_id"]][row["is_label"]] = row
     savings: dict[str, DraftSavings] = defaultdict(DraftSavings)
-    for (family, compile_id), parts in compiles.items():
-        savings[family] += _of_compile(parts.get(False, {}), parts.get(True, {}), calls.get(compile_id, {}))
-    for family, counted in _verdicts(tenant_id, offers, verdicts).items():
+    for (family, compile_id), of_compile in parts.items():
+        savings[family] += _of_compile(of_compile[False], of_compile[True], calls.get(compile_id, {}))
+    known = {row["scope_id"]: row["family"] for row in rows if row["scope_id"] is not None}
+    for family, counted in _verdicts(verdicts, {**family_of, **known}).items():
         if family in savings:
             savings[family] += counted
     return dict(sorted(savings.items()))
 
 
-def _of_compile(slices: Mapping[str, Any], labels: Mapping[str, Any], calls: Mapping[str, Any]) -> DraftSavings:
+def _of_compile(slices: Part, labels: Part, calls: Mapping[str, Any]) -> DraftSavings:
     return DraftSavings(
         n_compiles=1,
-        slices=_part(slices, calls.get("written_cost")),
-        labels=_part(labels, calls.get("label_cost")),
-        saved_ms=_saved_ms(slices.get("reused", 0), labels.get("reused", 0), calls),
+        slices=replace(slices, paid_microusd=calls.get("written_cost") or 0),
+        labels=replace(labels, paid_microusd=calls.get("label_cost") or 0),
+        saved_ms=_saved_ms(slices.n_reused, labels.n_reused, calls),
     )
 
 
-def _part(sums: Mapping[str, Any], paid: int | None) -> Part:
-    avoided, verification, embedding, audits, exploration = (sums.get(f"sum_{name}", 0) for name in _MONEY)
+def _part(row: Mapping[str, Any]) -> Part:
+    avoided, verification, embedding, audits, exploration = (row[f"sum_{name}"] for name in _MONEY)
     saving = Saving(
         avoided=avoided, verification=verification, embedding=embedding, audits=audits, exploration=exploration
     )
-    return Part(n_reused=sums.get("reused", 0), saving=saving, paid_microusd=paid or 0)
+    return Part(n_reused=row["reused"], saving=saving)
 
 
 def _saved_ms(n_candidates: int, n_labels: int, calls: Mapping[str, Any]) -> int | None:
@@ -203,11 +211,10 @@ def _calls(tenant_id: UUID, offers: QuerySet[Offer]) -> dict[UUID, Mapping[str, 
     return {row["compile_id"]: row for row in rows}
 
 
-def _verdicts(tenant_id: UUID, offers: QuerySet[Offer], verdicts: QuerySet[Verdict]) -> dict[str, DraftSavings]:
-    """Count the verdicts by family. Those of a family that was purged since have no scope any more; its look-ups know
-    which that was."""
-    pairs = offers.filter(scope_id__isnull=False).values_list("scope_id", "family").distinct().order_by()
-    family_of = dict(pairs) | dict(Scope.objects.filter(tenant_id=tenant_id).values_list("id", "family"))
+def _verdicts(verdicts: QuerySet[Verdict], family_of: Mapping[UUID, str]) -> dict[str, DraftSavings]:
+    """Count the verdicts by family."""
+    if not family_of:
+        return {}
     is_repeat = Q(strategy=Strategy.REPEAT)
     rows = (
         verdicts.filter(kind=VerdictKind.VERDICT, scope_id__in=list(family_of))

@@ -80,7 +80,7 @@ class AskedDraftShape(Shape[AskedDraft]):
 
 class SliceDraftsShape(Shape[SliceDrafts]):
     object = Constant("slice_drafts")
-    id = PublicId(Prefix.SLICE, source="slice.id", help_text="The slice; a cursor of this list.")
+    id = PublicId(Prefix.SLICE, source="slice.id", help_text="The slice.")
     slice = s.CharField(source="slice.name")
     n_accepted = s.IntegerField(source="n_kept")
     n_refused = s.IntegerField()
@@ -89,7 +89,7 @@ class SliceDraftsShape(Shape[SliceDrafts]):
         source="saving.net", allow_null=True, help_text="What the slice's drafts saved; null before it is written."
     )
     drafts = AskedDraftShape(
-        many=True, help_text="Of each verdict the newest 25: those accepted, then refused, then void."
+        many=True, help_text="Of each verdict the newest, `limit` at most: those accepted, then refused, then void."
     )
 
     def get_net_microusd(self, row: SliceDrafts) -> int | None:

@@ -4,6 +4,7 @@ Drafts of the very same prompt are not here: nobody was asked about them.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -12,7 +13,7 @@ from uuid import UUID
 from backend.compiles.models import Compile, Slice
 from backend.domain.drafts.vocabulary import Saving, Strategy, VerdictKind
 from backend.drafts.models import Draft, Offer, Verdict
-from backend.drafts.reading import Reader
+from backend.drafts.vault import open_vault
 
 NO_KINSHIP = "other"
 
@@ -75,15 +76,11 @@ class SliceDrafts:
 
 @dataclass(slots=True)
 class AskedDrafts:
-    """A compile's verdicts in memory, without texts: `of_slice` opens the texts of one slice."""
+    """A compile's verdicts in memory, without texts: `of_slices` opens those."""
 
     row: Compile
     _verdicts: dict[int, list[Verdict]] = field(default_factory=dict)  # by the slice's position, the newest first
     _offers: dict[int, Offer] = field(default_factory=dict)
-    _reader: Reader = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._reader = Reader(self.row.tenant_id)
 
     @property
     def positions(self) -> list[int]:
@@ -103,34 +100,47 @@ class AskedDrafts:
         offer = self._offers.get(position)
         return None if offer is None else _saving(offer)
 
-    def of_slice(self, row: Slice, *, most: int) -> SliceDrafts:
-        """Count the slice's verdicts and open up to `most` texts of each opinion, the kept ones first."""
-        verdicts = self._verdicts.get(row.position, [])
-        chosen = [one for opinion in Opinion for one in [v for v in verdicts if _opinion(v) is opinion][:most]]
-        texts = self._texts({one.draft_id for one in chosen})
-        return SliceDrafts(
-            slice=row,
-            counts=self.counts_of(row.position),
-            saving=self.saving_of(row.position),
-            drafts=tuple(_asked(one, texts.get(one.draft_id)) for one in chosen),
-        )
+    def of_slices(self, rows: Sequence[Slice], *, most: int) -> list[SliceDrafts]:
+        """Count the slices' verdicts and open up to `most` texts of each opinion, the kept ones first."""
+        chosen = {row.position: self._newest(row.position, most) for row in rows}
+        texts = self._texts({one.draft_id for verdicts in chosen.values() for one in verdicts})
+        return [
+            SliceDrafts(
+                slice=row,
+                counts=self.counts_of(row.position),
+                saving=self.saving_of(row.position),
+                drafts=tuple(_asked(one, texts.get(one.draft_id)) for one in chosen[row.position]),
+            )
+            for row in rows
+        ]
 
-    def _texts(self, ids: set[UUID]) -> dict[UUID, str | None]:
-        rows = Draft.objects.of_tenant(self.row.tenant_id).filter(id__in=ids).defer("tokens_sealed", "token_logprobs")
-        return {draft.id: self._reader.text(draft) for draft in rows}
+    def _newest(self, position: int, most: int) -> list[Verdict]:
+        verdicts = self._verdicts.get(position, [])
+        return [one for opinion in Opinion for one in [v for v in verdicts if _opinion(v) is opinion][:most]]
+
+    def _texts(self, ids: set[UUID]) -> dict[UUID, str]:
+        """A compile is offered drafts of its own family alone: one key opens all."""
+        vault = open_vault(self.row.tenant_id, self.row.family) if ids else None
+        if vault is None:
+            return {}
+        rows = Draft.objects.of_tenant(self.row.tenant_id).filter(id__in=ids).values_list("id", "text_sealed")
+        return {id: vault.unseal(bytes(sealed)) for id, sealed in rows}
 
 
-def asked_drafts(row: Compile) -> AskedDrafts:
-    """Read a compile's verdicts, in three queries. Of a draft with several, the newest that is not void is kept."""
+def asked_drafts(row: Compile, slices: Iterable[Slice]) -> AskedDrafts:
+    """Read the verdicts of a compile with these slices, in two queries. Of a draft with several, the newest that is not
+    void is kept."""
     mine = {"tenant_id": row.tenant_id, "compile_id": row.id}
     offers = {offer.slice_position: offer for offer in Offer.objects.filter(**mine, slice_position__gte=0)}
     position_of = {offer.id: position for position, offer in offers.items()}
     scope_ids = {offer.scope_id for offer in offers.values()}
-    for part in Slice.objects.filter(**mine, drafts__isnull=False).only("position", "drafts", "tenant_id"):
+    for part in slices:
         plan = part.offer_plan
         if plan is not None:  # a slice that is not written yet has verdicts before it has an Offer
             position_of.setdefault(plan.offer_id, part.position)
             scope_ids.add(plan.scope_id)
+    if not scope_ids - {None}:
+        return AskedDrafts(row, {}, offers)
     verdicts = (
         Verdict.objects.filter(
             **mine,

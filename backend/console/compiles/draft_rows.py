@@ -43,7 +43,7 @@ def drafts_context(row: Compile, pools: Sequence[Pool]) -> dict[str, Any]:
     known = savings_of_compile(row.tenant_id, row.id)
     if known is None and not n_looked:
         return {}
-    savings, asked = known or DraftSavings(), asked_drafts(row)
+    savings, asked = known or DraftSavings(), asked_drafts(row, [pool.row for pool in pools])
     with_texts = [pool.row for pool in pools if pool.row.position in asked.positions]
     return {
         "drafts": draft_rows(pools, asked)[:MAX_SLICES],
@@ -53,7 +53,7 @@ def drafts_context(row: Compile, pools: Sequence[Pool]) -> dict[str, Any]:
         "figure": figure_words(savings),
         "costs_of_drafts": savings.slices.costs_microusd + savings.labels.costs_microusd,
         "drafts_path": f"/v1/compiles/{encode_id(Prefix.COMPILE, row.id)}/drafts",
-        "verdicts": [asked.of_slice(one, most=MAX_TEXTS) for one in with_texts[:MAX_TEXT_SLICES]],
+        "verdicts": asked.of_slices(with_texts[:MAX_TEXT_SLICES], most=MAX_TEXTS),
         "n_verdict_slices": len(with_texts),
         "are_folded": len(with_texts) > MAX_OPEN,
     }

@@ -41,14 +41,15 @@ def newest_verdicts(tenant_id: UUID, scope_ids: Sequence[UUID]) -> NewestVerdict
     row = None if asked_last is None else Compile.objects.of_tenant(tenant_id).filter(id=asked_last).first()
     if row is None:
         return None
-    asked = asked_drafts(row)
-    slices = Slice.objects.of_tenant(tenant_id).filter(compile=row, position__in=asked.positions).defer("embedding")
-    mixed_first = sorted(slices, key=lambda one: (not asked.has_both(one.position), one.position))
+    slices = Slice.objects.of_tenant(tenant_id).filter(compile=row).defer("embedding", "exemplars", "selection")
+    asked = asked_drafts(row, slices)
+    with_verdicts = [one for one in slices if one.position in asked.positions]
+    mixed_first = sorted(with_verdicts, key=lambda one: (not asked.has_both(one.position), one.position))
     return NewestVerdicts(
         id=encode_id(Prefix.COMPILE, row.id),
         name=row.name,
         created_at=row.created_at,
         figure=figure_words(savings_of_compile(tenant_id, row.id) or DraftSavings()),
-        slices=[asked.of_slice(one, most=MAX_TEXTS) for one in mixed_first[:MAX_SLICES]],
+        slices=asked.of_slices(mixed_first[:MAX_SLICES], most=MAX_TEXTS),
         n_slices=len(mixed_first),
     )
