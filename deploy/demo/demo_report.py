@@ -74,16 +74,19 @@ def drafts(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def draft_summary(rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]) -> Text:
-    """Acceptance and net saving of the whole compile."""
-    ledgers = [row["drafts"] for row in rows if row["drafts"] is not None]
-    offered, accepted = (sum(each[name] for each in ledgers) for name in ("offered", "accepted"))
-    net = sum((each["saving"] or {}).get("net_microusd", 0) for each in ledgers)
-    spent = next(step["spent_microusd"] for step in steps if step["name"] == "synthesis")
+def draft_summary(compile: Mapping[str, Any]) -> Text:
+    """Acceptance and net saving of the whole compile, as the API says them."""
+    saving = compile["drafts"]
     text = Text()
-    rate = f"{accepted / offered:.1%} of {offered} drafts accepted" if offered else "no draft was worth offering"
-    text.append(f"acceptance  {rate}\n", style="bold")
-    text.append(f"net saving  {signed_usd(net)}, beside {usd(spent)} that synthesis was billed\n", style="bold")
+    if saving is None:
+        text.append("drafts      no slice has looked for any\n", style="bold")
+        return text
+    text.append(f"drafts      {saving['summary']}\n", style="bold")
+    text.append(f"accepted    {saving['accepted']}\n", style="bold")
+    if saving["acceptance"]["n"]:
+        text.append(
+            "            the built-in judge is exact and the slices are disjoint: near 1 is the best case\n", "dim"
+        )
     text.append("            repeat: written for this very prompt, so exact, and nothing is asked\n", style="dim")
     text.append("            not worth: asking would cost more than writing afresh\n", style="dim")
     return text

@@ -161,7 +161,7 @@ def compile_sibling(access: Access, path: Path, console: Console) -> str:
     slices = access.get(f"/v1/compiles/{compile_id}/slices")["data"]
     console.print(demo_report.verdict(compile))
     console.print(demo_report.drafts(slices))
-    console.print(demo_report.draft_summary(slices, access.get(f"/v1/compiles/{compile_id}/steps")["data"]))
+    console.print(demo_report.draft_summary(compile))
     return compile_id
 
 

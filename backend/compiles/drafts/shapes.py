@@ -6,7 +6,7 @@ from rest_framework import serializers as s
 
 from backend.compiles.drafts.savings import DraftSavings, Part
 from backend.compiles.drafts.verdicts import AskedDraft, Opinion, SliceDrafts
-from backend.compiles.drafts.words import summary
+from backend.compiles.drafts.words import acceptance_words, summary, teacher_time
 from backend.domain.drafts.vocabulary import Strategy
 from backend.domain.ids import Prefix
 from backend.drafts.shapes import FamilyStatsShape, Ppm, RateShape
@@ -36,6 +36,7 @@ class DraftSavingsShape(Shape[DraftSavings]):
     without_drafts_microusd = s.IntegerField(help_text="What the share is of.")
     slices = SavingsPartShape()
     labels = SavingsPartShape()
+    accepted = s.CharField(help_text="The acceptance in words, with its exact 95 % interval.")
     acceptance = RateShape(help_text="Of the drafts that the teacher was asked about.")
     n_repeated = s.IntegerField(help_text="Drafts of the very same prompt, taken without asking.")
     teacher_ms_saved = s.IntegerField(
@@ -44,7 +45,14 @@ class DraftSavingsShape(Shape[DraftSavings]):
         help_text="The teacher's time for what was not written, at the mean of the calls that were made, less its time "
         "for questions about drafts. Null where no call was timed.",
     )
+    time_saved = s.CharField(help_text="The same in words; empty where it is null.")
     n_compiles = s.IntegerField(help_text="Compiles that looked for drafts.")
+
+    def get_accepted(self, row: DraftSavings) -> str:
+        return acceptance_words(row)
+
+    def get_time_saved(self, row: DraftSavings) -> str:
+        return teacher_time(row.saved_ms)
 
     def get_summary(self, row: DraftSavings) -> str:
         return summary(row)

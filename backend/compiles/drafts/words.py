@@ -41,10 +41,10 @@ def teacher_time(saved_ms: int | None) -> str:
 def acceptance_words(savings: DraftSavings) -> str:
     """Say how many drafts the teacher accepted of those that it was asked about, and how many others there were."""
     share = savings.acceptance
-    words = "No draft was asked about"
+    words = "none was asked about"
     if share.rate_ppm is not None and share.low_ppm is not None and share.high_ppm is not None:
         interval = f"{share.low_ppm / 1e4:.1f} to {share.high_ppm / 1e4:.1f}"
-        words = f"{share.k:,} of {share.n:,} accepted, {per_cent(share.rate_ppm)} ({interval})"
+        words = f"{share.k:,} of {share.n:,}, {per_cent(share.rate_ppm)} ({interval})"
     repeated = f"; {savings.n_repeated:,} more answer the very same prompt and were not asked about"
     return words + (repeated if savings.n_repeated else "")
 
