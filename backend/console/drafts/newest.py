@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from backend.compiles.drafts.savings import DraftSavings, savings_of_compile
 from backend.compiles.drafts.verdicts import SliceDrafts, asked_drafts
 from backend.compiles.models import Compile, Slice
-from backend.console.compiles.draft_rows import figure_words
 from backend.domain.drafts.vocabulary import Strategy, VerdictKind
 from backend.domain.ids import Prefix, encode_id
 from backend.drafts.models import Verdict
@@ -24,7 +22,6 @@ class NewestVerdicts:
     id: str
     name: str
     created_at: datetime
-    figure: dict[str, str]
     slices: list[SliceDrafts]
     n_slices: int
 
@@ -49,7 +46,6 @@ def newest_verdicts(tenant_id: UUID, scope_ids: Sequence[UUID]) -> NewestVerdict
         id=encode_id(Prefix.COMPILE, row.id),
         name=row.name,
         created_at=row.created_at,
-        figure=figure_words(savings_of_compile(tenant_id, row.id) or DraftSavings()),
         slices=asked.of_slices(mixed_first[:MAX_SLICES], most=MAX_TEXTS),
         n_slices=len(mixed_first),
     )
