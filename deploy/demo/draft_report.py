@@ -23,8 +23,8 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Two compiles of a task, the second with the drafts of the first: the steps of both, the second as the API shows it,
-    the drafts that the teacher was `asked` about for it, by slice, and the mean tokens of its candidates."""
+    """Two compiles of a task, the second with the drafts of the first: the steps of both, the second as the API shows
+    it, the drafts that the teacher was `asked` about for it, by slice, and the mean tokens of its candidates."""
 
     first_steps: Sequence[Row]
     second: Row
@@ -76,29 +76,27 @@ def comparison(pairs: Sequence[Pair]) -> Table:
         title="up to the selection, first and next version", title_justify="left", title_style="bold", box=box.SIMPLE
     )
     table.add_column("task", no_wrap=True)
-    for heading in ("tokens", "first", "next", "accepted", "saving", "seconds"):
+    for heading in ("tokens", "first", "time", "next", "time", "accepted", "saving"):
         table.add_column(heading, justify="right")
     for pair in pairs:
-        both, saving = (pair.first_steps, pair.second_steps), pair.saving
+        saving = pair.saving
         rate, share = saving["acceptance"], saving["net_share_ppm"]
         table.add_row(
             pair.second["name"],
             f"{pair.mean_tokens:.0f}",
-            *(usd(spent_on_slices(steps)) for steps in both),
+            *up_to_selection(pair.first_steps),
+            *up_to_selection(pair.second_steps),
             f"{rate['k']}/{rate['n']}",
             "-" if share is None else f"{share / 1e4:.1f} %",
-            " / ".join(
-                seconds(step_of(steps, "slicing")["started_at"], step_of(steps, LAST_STEP)["ended_at"])
-                for steps in both
-            ),
         )
     return table
 
 
-def spent_on_slices(steps: Sequence[Row]) -> int:
-    """The micro-dollars of the steps up to the selection, in whichever of them drafts are verified."""
-    last = step_of(steps, LAST_STEP)["position"]
-    return sum(step["spent_microusd"] for step in steps if step["position"] <= last)
+def up_to_selection(steps: Sequence[Row]) -> tuple[str, str]:
+    """Write money and time of the steps up to the selection, in whichever of them drafts are verified."""
+    first, last = step_of(steps, "slicing"), step_of(steps, LAST_STEP)
+    spent = sum(step["spent_microusd"] for step in steps if step["position"] <= last["position"])
+    return usd(spent), seconds(first["started_at"], last["ended_at"])
 
 
 def step_of(steps: Sequence[Row], name: str) -> Row:
