@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.compiles.drafts.savings import DraftSavings, savings_of_compile
-from backend.compiles.drafts.verdicts import AskedDrafts, Opinion, asked_drafts
-from backend.compiles.drafts.words import acceptance_words, dollars, summary, teacher_time
+from backend.compiles.draft_savings import DraftSavings, savings_of_compile
+from backend.compiles.draft_verdicts import AskedDrafts, Opinion, asked_drafts
+from backend.compiles.draft_words import acceptance_words, dollars, summary, teacher_time
 from backend.compiles.models import Compile
 from backend.console.compiles.slices import MAX_SLICES, Pool
 from backend.domain.drafts.vocabulary import Saving
