@@ -95,9 +95,12 @@ class AskedDrafts:
         counts = self.counts_of(position)
         return bool(counts[Opinion.ACCEPTED] and counts[Opinion.REFUSED])
 
-    def saving_of(self, position: int) -> Saving | None:
+    def offer_of(self, position: int) -> Offer | None:
         """None before the slice is written."""
-        offer = self._offers.get(position)
+        return self._offers.get(position)
+
+    def saving_of(self, position: int) -> Saving | None:
+        offer = self.offer_of(position)
         return None if offer is None else _saving(offer)
 
     def of_slices(self, rows: Sequence[Slice], *, most: int) -> list[SliceDrafts]:
