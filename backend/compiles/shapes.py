@@ -5,8 +5,8 @@ from typing import Any
 from django.conf import settings
 from rest_framework import serializers as s
 
-from backend.compiles.drafts.savings import DraftSavings, savings_of_compile
-from backend.compiles.drafts.shapes import DraftSavingsShape
+from backend.compiles.draft_savings import DraftSavings, savings_of_compile
+from backend.compiles.draft_shapes import DraftSavingsShape
 from backend.compiles.models import Candidate, Compile, CompileEvent, Slice, StepRun
 from backend.compiles.reactions import split_from, split_into
 from backend.domain.drafts.offer_plan import saving_to_json

@@ -10,9 +10,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.compiles.api.compiles import find_compile
-from backend.compiles.drafts.savings import DraftSavings, savings_by_family
-from backend.compiles.drafts.shapes import DraftSavingsShape, DraftStatsListShape, SliceDraftsShape
-from backend.compiles.drafts.verdicts import asked_drafts
+from backend.compiles.draft_savings import DraftSavings, savings_by_family
+from backend.compiles.draft_shapes import DraftSavingsShape, DraftStatsListShape, SliceDraftsShape
+from backend.compiles.draft_verdicts import asked_drafts
 from backend.compiles.models import Slice
 from backend.drafts.shapes import FamilyStatsShape
 from backend.drafts.statistics import stats

@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils.safestring import SafeString
 
-from backend.compiles.drafts.savings import DraftSavings, savings_of_compile
+from backend.compiles.draft_savings import DraftSavings, savings_of_compile
 from backend.compiles.models import Compile, StepRun
 from backend.console.access import ConsoleRequest, page
 from backend.console.charts import intervals

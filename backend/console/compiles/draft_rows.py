@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.compiles.drafts.savings import DraftSavings, savings_of_compile
-from backend.compiles.drafts.verdicts import AskedDrafts, Opinion, asked_drafts
-from backend.compiles.drafts.words import acceptance_words, dollars, summary, teacher_time
+from backend.compiles.draft_savings import DraftSavings, savings_of_compile
+from backend.compiles.draft_verdicts import AskedDrafts, Opinion, asked_drafts
+from backend.compiles.draft_words import acceptance_words, dollars, summary, teacher_time
 from backend.compiles.models import Compile
 from backend.console.compiles.slices import MAX_SLICES, Pool
 from backend.domain.drafts.vocabulary import Saving
@@ -51,6 +51,7 @@ def drafts_context(row: Compile, pools: Sequence[Pool]) -> dict[str, Any]:
         "n_looked": n_looked,
         "is_idle": not (savings.n_asked or savings.n_repeated or savings.saving.avoided),
         "figure": figure_words(savings),
+        "n_entered": savings.slices.n_reused + savings.labels.n_reused,
         "costs_of_drafts": savings.slices.costs_microusd + savings.labels.costs_microusd,
         "drafts_path": f"/v1/compiles/{encode_id(Prefix.COMPILE, row.id)}/drafts",
         "verdicts": asked.of_slices(with_texts[:MAX_TEXT_SLICES], most=MAX_TEXTS),
@@ -76,7 +77,7 @@ def draft_rows(pools: Sequence[Pool], asked: AskedDrafts) -> list[DraftRow]:
         plan = pool.row.offer_plan
         if plan is None:
             continue
-        counts = asked.counts_of(pool.row.position)
+        counts, offer = asked.counts_of(pool.row.position), asked.offer_of(pool.row.position)
         rows.append(
             DraftRow(
                 slice=pool.row.name,
@@ -85,7 +86,7 @@ def draft_rows(pools: Sequence[Pool], asked: AskedDrafts) -> list[DraftRow]:
                 nearest=plan.nearest_distance,
                 asked=counts[Opinion.ACCEPTED] + counts[Opinion.REFUSED],
                 accepted=counts[Opinion.ACCEPTED],
-                entered=pool.row.n_from_drafts,
+                entered=pool.row.n_from_drafts if offer is None else offer.n_reused,
                 saving=asked.saving_of(pool.row.position),
             )
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from backend.compiles.drafts.verdicts import SliceDrafts, asked_drafts
+from backend.compiles.draft_verdicts import SliceDrafts, asked_drafts
 from backend.compiles.models import Compile, Slice
 from backend.domain.drafts.vocabulary import Strategy, VerdictKind
 from backend.domain.ids import Prefix, encode_id

@@ -11,8 +11,8 @@ from django.shortcuts import redirect, render
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET, require_POST
 
-from backend.compiles.drafts.savings import DraftSavings, savings_by_family
-from backend.compiles.drafts.words import is_built_in, per_cent
+from backend.compiles.draft_savings import DraftSavings, savings_by_family
+from backend.compiles.draft_words import is_built_in, per_cent
 from backend.console.access import ConsoleRequest, page
 from backend.console.charts import columns, intervals
 from backend.console.compiles.draft_rows import figure_words

@@ -11,7 +11,7 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from backend.compiles.drafts.words import dollars
+from backend.compiles.draft_words import dollars
 from backend.console.api_examples import curl_line
 
 register = template.Library()
@@ -56,8 +56,8 @@ def _dollars(microusd: Decimal, places: int) -> str:
 
 
 @register.filter
-def saved(microusd: int | None) -> str:
-    """What drafts saved or cost, as the API, the command line and the demo write it too."""
+def draft_usd(microusd: int | None) -> str:
+    """Write what drafts saved or cost as the API, the command line and the demo do."""
     return NOTHING if microusd is None or microusd == "" else dollars(microusd)
 
 

@@ -1,4 +1,4 @@
-"""What drafts saved a compile or a family, and which of them the teacher kept and refused, as a person reads it."""
+"""The saving of drafts, and which of them the teacher kept and refused, as a person reads it."""
 
 from itertools import zip_longest
 from typing import Any

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from backend.compiles.drafts.savings import DraftSavings, Part, savings_by_family, savings_of_compile
-from backend.compiles.drafts.words import acceptance_words, summary, teacher_time
+from backend.compiles.draft_savings import DraftSavings, Part, savings_by_family, savings_of_compile
+from backend.compiles.draft_words import acceptance_words, summary, teacher_time
 from backend.compiles.models import Compile
 from backend.domain.drafts.vocabulary import Saving
 from backend.domain.roles import Role
@@ -17,7 +17,7 @@ from backend.tenants.models import Tenant
 from deploy.demo import demo_report
 from gpu_runners.cli.api.compile_outcome import print_saved
 from gpu_runners.cli.display.draft_tables import print_stats
-from tests.backend.compiles.drafts.draft_world import ACCEPTED, SUMMARY, draft_world, make_call
+from tests.backend.compiles.draft_world import ACCEPTED, SUMMARY, draft_world, make_call
 from tests.backend.console.pages import get, logged_in
 from tests.backend.drafts.rows import make_offer
 from tests.compile_factories import make_compile, public_id

@@ -1,4 +1,4 @@
-"""What the teacher kept and what it refused of the drafts that a compile offered it, slice by slice, with their texts.
+"""The drafts that a compile's teacher kept and refused, slice by slice, with their texts.
 
 Drafts of the very same prompt are not here: nobody was asked about them.
 """
@@ -70,7 +70,7 @@ class SliceDrafts:
 
     @property
     def refused(self) -> list[AskedDraft]:
-        """Those that count for nothing among them: they did not enter either."""
+        """Return those that count for nothing among them: they did not enter either."""
         return [one for one in self.drafts if one.opinion is not Opinion.ACCEPTED]
 
 
@@ -91,13 +91,16 @@ class AskedDrafts:
         return Counter(map(_opinion, self._verdicts.get(position, ())))
 
     def has_both(self, position: int) -> bool:
-        """Whether the teacher kept some of the slice's drafts and refused others."""
+        """Say whether the teacher kept some of the slice's drafts and refused others."""
         counts = self.counts_of(position)
         return bool(counts[Opinion.ACCEPTED] and counts[Opinion.REFUSED])
 
-    def saving_of(self, position: int) -> Saving | None:
+    def offer_of(self, position: int) -> Offer | None:
         """None before the slice is written."""
-        offer = self._offers.get(position)
+        return self._offers.get(position)
+
+    def saving_of(self, position: int) -> Saving | None:
+        offer = self.offer_of(position)
         return None if offer is None else _saving(offer)
 
     def of_slices(self, rows: Sequence[Slice], *, most: int) -> list[SliceDrafts]:
@@ -109,7 +112,7 @@ class AskedDrafts:
                 slice=row,
                 counts=self.counts_of(row.position),
                 saving=self.saving_of(row.position),
-                drafts=tuple(_asked(one, texts.get(one.draft_id)) for one in chosen[row.position]),
+                drafts=tuple(_with_text(one, texts.get(one.draft_id)) for one in chosen[row.position]),
             )
             for row in rows
         ]
@@ -166,7 +169,7 @@ def _opinion(verdict: Verdict) -> Opinion:
     return Opinion.ACCEPTED if verdict.is_accepted else Opinion.REFUSED
 
 
-def _asked(verdict: Verdict, text: str | None) -> AskedDraft:
+def _with_text(verdict: Verdict, text: str | None) -> AskedDraft:
     return AskedDraft(
         draft_id=verdict.draft_id,
         opinion=_opinion(verdict),

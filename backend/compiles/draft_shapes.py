@@ -4,9 +4,9 @@ from typing import Any
 
 from rest_framework import serializers as s
 
-from backend.compiles.drafts.savings import DraftSavings, Part
-from backend.compiles.drafts.verdicts import AskedDraft, Opinion, SliceDrafts
-from backend.compiles.drafts.words import acceptance_words, summary, teacher_time
+from backend.compiles.draft_savings import DraftSavings, Part
+from backend.compiles.draft_verdicts import AskedDraft, Opinion, SliceDrafts
+from backend.compiles.draft_words import acceptance_words, summary, teacher_time
 from backend.domain.drafts.vocabulary import Strategy
 from backend.domain.ids import Prefix
 from backend.drafts.shapes import FamilyStatsShape, Ppm, RateShape
@@ -24,7 +24,7 @@ class SavingsPartShape(Shape[Part]):
 
 
 class DraftSavingsShape(Shape[DraftSavings]):
-    """What drafts saved: the figure that pages, command line and demo show."""
+    """The saving of drafts: the figure that pages, command line and demo show."""
 
     summary = s.CharField(help_text="The saving in a sentence.")
     net_microusd = s.IntegerField(help_text="Of candidates and labels together.")

@@ -1,5 +1,5 @@
-"""What drafts saved: one figure for a compile, a family or a tenant, which every page, the API, the command line and
-the demo show (`words` has how).
+"""The saving of drafts: one figure for a compile, a family or a tenant, which every page, the API, the command line and
+the demo show (`draft_words` has how).
 
 Money is booked when a slice is written (its `Offer`), a verdict counts when it is saved. In a compile that still runs,
 what the teacher is paid for slices that are not written yet is in the cost already.
@@ -82,7 +82,7 @@ class DraftSavings:
 
     @property
     def includes_labels(self) -> bool:
-        """Whether labels were reused: what labelling costs is then a part of what the saving is a share of."""
+        """Say whether labels were reused: what labelling costs is then a part of what the saving is a share of."""
         return self.labels.n_reused > 0
 
     @property

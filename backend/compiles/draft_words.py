@@ -1,13 +1,13 @@
 """The saving in words: the same sentence and the same rounding on every page, in the API and in a terminal."""
 
-from backend.compiles.drafts.savings import DraftSavings
+from backend.compiles.draft_savings import DraftSavings
 from backend.domain.planning.estimates import usd
 
 
 def summary(savings: DraftSavings) -> str:
     """Say what was saved, in one sentence.
 
-    >>> from backend.compiles.drafts.savings import Part
+    >>> from backend.compiles.draft_savings import Part
     >>> from backend.domain.drafts.vocabulary import Saving
     >>> summary(DraftSavings(slices=Part(saving=Saving(avoided=900, verification=200), paid_microusd=1100)))
     'Net saving $0.0007, 35.0 % of what synthesis would have cost'
@@ -50,5 +50,5 @@ def acceptance_words(savings: DraftSavings) -> str:
 
 
 def is_built_in(teacher: str) -> bool:
-    """Whether a scope's teacher is the built-in grammar, whose judge is exact."""
+    """Say whether a scope's teacher is the built-in grammar, whose judge is exact."""
     return teacher.startswith("grammar/")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from backend.compiles.drafts.verdicts import asked_drafts
+from backend.compiles.draft_verdicts import asked_drafts
 from backend.compiles.models import Compile, Slice
 from backend.domain.drafts.vocabulary import Strategy, VerdictKind
 from backend.domain.roles import Role
@@ -14,7 +14,7 @@ from backend.drafts.models import Draft, FamilyKey
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from tests.backend.compiles.drafts.draft_world import draft_world, planned_slice
+from tests.backend.compiles.draft_world import draft_world, planned_slice
 from tests.backend.console.pages import get, logged_in
 from tests.backend.drafts.rows import SCOPE, make_drafts, make_offer, make_verdict
 from tests.compile_factories import make_compile, public_id
