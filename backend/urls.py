@@ -16,7 +16,7 @@ urlpatterns = [
     path("v1/openapi.json", openapi),
     path("", include("backend.tenants.urls")),
     path("", include("backend.compiles.urls")),
-    path("", include("backend.drafts.urls")),
+    path("", include("backend.drafts.urls")),  # behind the compiles', which have `v1/drafts/stats`
     path("", include("backend.artifacts.urls")),
     path("", include("backend.runner_jobs.urls")),
     path("", include("backend.preflight.urls")),

@@ -5,6 +5,8 @@ from typing import Any
 from django.conf import settings
 from rest_framework import serializers as s
 
+from backend.compiles.draft_savings import DraftSavings, savings_of_compile
+from backend.compiles.draft_shapes import DraftSavingsShape
 from backend.compiles.models import Candidate, Compile, CompileEvent, Slice, StepRun
 from backend.compiles.reactions import split_from, split_into
 from backend.domain.drafts.offer_plan import saving_to_json
@@ -85,6 +87,14 @@ class CompileShape(CompileSummary):
         allow_null=True, help_text="Whether the preflight passed, and its lines; null before the compile has begun."
     )
     card = s.DictField(allow_null=True, help_text=CARD_HELP)
+    drafts = DraftSavingsShape(
+        allow_null=True,
+        required=False,
+        help_text="What drafts of earlier compiles saved this one; null where no slice has looked for any.",
+    )
+
+    def get_drafts(self, row: Compile) -> DraftSavings | None:
+        return savings_of_compile(row.tenant_id, row.id)
 
     def get_card(self, row: Compile) -> dict[str, Any] | None:
         return (row.evaluation or {}).get("card")

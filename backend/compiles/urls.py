@@ -1,8 +1,8 @@
-"""The addresses of specs, compiles, uploads and teacher keys."""
+"""The addresses of specs, compiles, uploads and teacher keys, and of what drafts saved."""
 
 from django.urls import path
 
-from backend.compiles.api import ablations, compiles, material, teacher_prices
+from backend.compiles.api import ablations, compiles, drafts, material, teacher_prices
 from backend.compiles.api.event_stream import compile_events
 
 urlpatterns = [
@@ -14,11 +14,13 @@ urlpatterns = [
     path("v1/compiles/<str:compile>/steps", compiles.StepsView.as_view()),
     path("v1/compiles/<str:compile>/slices", compiles.SlicesView.as_view()),
     path("v1/compiles/<str:compile>/candidates", compiles.CandidatesView.as_view()),
+    path("v1/compiles/<str:compile>/drafts", drafts.CompileDraftsView.as_view()),
     path("v1/compiles/<str:compile>/usage", compiles.UsageView.as_view()),
     path("v1/compiles/<str:compile>/bill", compiles.BillView.as_view()),
     path("v1/compiles/<str:compile>/ablations", ablations.AblationsView.as_view()),
     path("v1/compiles/<str:compile>/cancel", compiles.CancelView.as_view()),
     path("v1/compiles/<str:compile>/resume", compiles.ResumeView.as_view()),
+    path("v1/drafts/stats", drafts.DraftStatsView.as_view()),
     path("v1/teacher_prices", teacher_prices.TeacherPricesView.as_view()),
     path("v1/uploads", material.UploadsView.as_view()),
     path("v1/uploads/<str:upload>", material.UploadView.as_view()),

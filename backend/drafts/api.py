@@ -1,4 +1,5 @@
-"""/v1/drafts: what the draft cache holds, what it was worth, what it would offer a spec, and deleting from it."""
+"""/v1/drafts: what the draft cache holds, what it would offer a spec, and deleting from it. What it was worth
+(/v1/drafts/stats) is in `backend.compiles.api.drafts`, which sees what the compiles were billed."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -29,12 +30,10 @@ from backend.drafts.shapes import (
     DraftDetailShape,
     DraftListShape,
     DraftShape,
-    DraftStatsShape,
     PurgeShape,
     VerdictShape,
 )
-from backend.drafts.statistics import stats
-from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema, search_page, whole_list
+from backend.rest.pagination import PAGE_PARAMETERS, list_page, search_page
 from backend.rest.strict import StrictSerializer, check_query
 from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.permissions import HasScope
@@ -46,11 +45,6 @@ FILTERS = ("family", "state", "q")
 MAX_Q = 200
 
 
-class StatsQuery(StrictSerializer):
-    family = s.CharField(required=False, max_length=100)
-    since = s.DateTimeField(required=False, help_text="RFC 3339; look-ups and the comparison from then on.")
-
-
 class ListQuery(StrictSerializer):
     family = s.CharField(required=False, max_length=100)
     state = s.ChoiceField([state.value for state in DraftState], required=False)
@@ -59,22 +53,6 @@ class ListQuery(StrictSerializer):
 
 class PurgeQuery(StrictSerializer):
     family = s.CharField(max_length=100, help_text="The family whose drafts are deleted.")
-
-
-class DraftStatsView(APIView):
-    permission_classes: ClassVar = [IsTenant, HasScope("drafts:read")]
-
-    @extend_schema(
-        operation_id="drafts_stats",
-        parameters=[StatsQuery],
-        responses=page_schema("DraftStatsList", DraftStatsShape()),
-    )
-    def get(self, request: Request) -> Response:
-        """The draft cache in figures, by family, teacher and strategy: size, acceptance, saving, bad drafts, and the
-        slices that were held back for comparison."""
-        wanted = _read(StatsQuery, request)
-        data = [DraftStatsShape.of(family) for family in stats(request.auth.tenant_id, **wanted)]
-        return whole_list(data)
 
 
 class DraftsView(APIView):

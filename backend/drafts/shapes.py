@@ -240,7 +240,7 @@ class LabelsShape(Shape[Tally]):
     avoided_microusd = s.IntegerField(source="saving.avoided")
 
 
-class DraftStatsShape(HoldingsShape):  # of FamilyStats
+class FamilyStatsShape(HoldingsShape):  # of FamilyStats
     first = ("object", "family")
 
     object = Constant("draft_stats")

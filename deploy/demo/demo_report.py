@@ -68,14 +68,28 @@ def drafts(rows: Sequence[Mapping[str, Any]]) -> Table:
         ledger = row["drafts"]
         if ledger is None:
             continue
+        how = ledger["strategy"] if ledger["offered"] else ledger["arm"].replace("_", " ")
         counts = (str(ledger[name]) for name in ("offered", "accepted", "entered"))
-        table.add_row(row["name"], how_of(ledger), *counts, signed_usd((ledger["saving"] or {}).get("net_microusd", 0)))
+        table.add_row(row["name"], how, *counts, signed_usd((ledger["saving"] or {}).get("net_microusd", 0)))
     return table
 
 
-def how_of(ledger: Mapping[str, Any]) -> str:
-    """How a slice's drafts were verified, or why none was offered."""
-    return str(ledger["strategy"]) if ledger["offered"] else str(ledger["arm"]).replace("_", " ")
+def draft_summary(compile: Mapping[str, Any]) -> Text:
+    """Acceptance and net saving of the whole compile, as the API says them."""
+    saving = compile["drafts"]
+    text = Text()
+    if saving is None:
+        text.append("drafts      no slice has looked for any\n", style="bold")
+        return text
+    text.append(f"drafts      {saving['summary']}\n", style="bold")
+    text.append(f"accepted    {saving['accepted']}\n", style="bold")
+    if saving["acceptance"]["n"]:
+        text.append(
+            "            the built-in judge is exact and the slices are disjoint: near 1 is the best case\n", "dim"
+        )
+    text.append("            repeat: written for this very prompt, so exact, and nothing is asked\n", style="dim")
+    text.append("            not worth: asking would cost more than writing afresh\n", style="dim")
+    return text
 
 
 def bill(compile: Mapping[str, Any], bill: Mapping[str, Any]) -> Text:

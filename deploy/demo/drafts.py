@@ -58,9 +58,10 @@ def compile_pair(access: Access, path: Path, console: Console) -> Pair:
     console.print(f"[bold]{path.name}[/bold], up to its selection; then its next version")
     first = compile_to_selection(access, spec | changes)
     second = compile_to_selection(access, next_version(spec) | changes)
-    pair = read_pair(access, first, second, family)
+    pair = read_pair(access, first, second)
     console.print(draft_report.of_pair(pair))
-    console.print(draft_report.side_by_side(pair.asked))
+    if pair.asked:
+        console.print(draft_report.side_by_side(pair.asked))
     return pair
 
 
@@ -78,17 +79,13 @@ def compile_to_selection(access: Access, spec: Mapping[str, Any]) -> str:
     return compile_id
 
 
-def read_pair(access: Access, first: str, second: str, family: str) -> Pair:
-    listed = access.api.get(f"/v1/compiles/{second}/drafts?limit=100")
+def read_pair(access: Access, first: str, second: str) -> Pair:
     n_tokens = [row["n_tokens"] for row in rows_of(access, f"/v1/compiles/{second}/candidates")]
     return Pair(
-        first=access.get(f"/v1/compiles/{first}"),
         first_steps=steps_of(access, first),
         second=access.get(f"/v1/compiles/{second}"),
         second_steps=steps_of(access, second),
-        slices=access.get(f"/v1/compiles/{second}/slices")["data"],
-        stats=access.get(f"/v1/drafts/stats?family={family}")["data"][0],
-        asked=None if listed.status_code == 404 else listed.json()["data"],
+        asked=list(rows_of(access, f"/v1/compiles/{second}/drafts")),
         mean_tokens=sum(n_tokens) / len(n_tokens),
     )
 

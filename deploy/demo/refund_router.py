@@ -19,7 +19,7 @@ import httpx
 import yaml
 from rich.console import Console
 
-from deploy.demo import demo_report, demo_webhook, draft_report
+from deploy.demo import demo_report, demo_webhook
 from deploy.demo.next_version import next_version
 from deploy.embedded import credentials, layout
 from deploy.embedded.faults import CannotStart
@@ -156,8 +156,7 @@ def compile_next_version(access: Access, path: Path, console: Console) -> str:
     slices = access.get(f"/v1/compiles/{compile_id}/slices")["data"]
     console.print(demo_report.verdict(compile))
     console.print(demo_report.drafts(slices))
-    steps = access.get(f"/v1/compiles/{compile_id}/steps")["data"]
-    console.print(draft_report.summary(compile, slices, steps))
+    console.print(demo_report.draft_summary(compile))
     return compile_id
 
 

@@ -211,6 +211,10 @@ class Drafts(Resource):
         stats: Sequence[Json] = self._get("/v1/drafts/stats", family=family, since=since)["data"]
         return stats
 
+    def verdicts(self, compile: str, *, slice: str | None = None, limit: int | None = None) -> Sequence[Json]:
+        slices: Sequence[Json] = self._get(f"/v1/compiles/{compile}/drafts", slice=slice, limit=limit)["data"]
+        return slices
+
     def delete(self, id: str) -> Json:
         counts: Json = self.transport.send("DELETE", f"/v1/drafts/{id}").json()
         return counts

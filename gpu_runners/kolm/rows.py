@@ -44,6 +44,7 @@ class Compile(Row):
     k_score_ppm: int | None = None
     evaluation: Json | None = None
     card: Json | None = None
+    drafts: Json | None = None
     gate: Json | None = None
     artifact: str | None = None
     ablation: Json | None = None

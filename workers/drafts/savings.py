@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import Sum
 
+from backend.compiles.draft_savings import DraftSavings, savings_of_compile
 from backend.compiles.models import Candidate, Slice, TeacherCall
 from backend.compiles.states import ANSWERED_STATES, CandidateState
 from backend.domain.answers.candidates import Origin
@@ -181,9 +182,10 @@ def _remember_spending(run: CompileRun, slice_row: Slice, plan: OfferPlan, savin
 
 def drafts_of_compile(run: CompileRun, slices: Sequence[Slice]) -> dict[str, Any]:
     """The receipt's part about drafts: this compile's counts and savings, slice by slice and as a whole, and the
-    family's running acceptance rate up to now. Integers."""
+    family's running acceptance rate up to now. Integers. Drafts of the very same prompt, which nobody was asked about,
+    are in `repeated` and not in `offered`."""
     plans = [(slice_row, plan) for slice_row in slices if (plan := slice_row.offer_plan) is not None]
-    n_shown, n_accepted = sum(plan.n_shown for _, plan in plans), sum(plan.n_accepted for _, plan in plans)
+    savings = savings_of_compile(run.tenant_id, run.compile_id) or DraftSavings()
     kept: dict[str, int] = {}
     for _, plan in plans:
         for certificate, n in plan.kept_tokens.items():
@@ -191,11 +193,12 @@ def drafts_of_compile(run: CompileRun, slices: Sequence[Slice]) -> dict[str, Any
     return {
         "lookups": sum(plan.scope_id is not None for _, plan in plans),
         "pooled": sum(plan.n_pooled for _, plan in plans),
-        "offered": n_shown,
-        "accepted": n_accepted,
+        "offered": savings.n_asked,
+        "accepted": savings.n_accepted,
+        "repeated": savings.n_repeated,
         "entered": sum(slice_row.n_from_drafts for slice_row, _ in plans),
         "avoided": sum(plan.n_avoided for _, plan in plans),
-        "acceptance": rate_json(n_accepted, n_shown),
+        "acceptance": rate_json(savings.n_accepted, savings.n_asked),
         "kept_tokens": kept,
         "max_bad_rate_ppm": round(run.spec.draft_cache.max_bad_rate * 1_000_000),
         "saving": saving_to_json(sum((plan.saving or Saving() for _, plan in plans), Saving())),

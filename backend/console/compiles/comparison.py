@@ -10,12 +10,14 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils.safestring import SafeString
 
+from backend.compiles.draft_savings import DraftSavings, savings_of_compile
 from backend.compiles.models import Compile, StepRun
 from backend.console.access import ConsoleRequest, page
 from backend.console.charts import intervals
+from backend.console.compiles.draft_rows import figure_words
 from backend.console.compiles.figures import Costs, Floor, Step, costs, floors, timeline, took_s
 from backend.console.compiles.rows import find_compile
-from backend.console.compiles.slices import DraftTotal, Pool, draft_rows, draft_total, pools_of
+from backend.console.compiles.slices import Pool, pools_of
 from backend.console.templatetags.kolm import ppm_pct
 from backend.domain.errors import InvalidInput
 from backend.domain.ids import Prefix, encode_id
@@ -39,7 +41,7 @@ class Side:
     steps: dict[str, Step]
     floors: dict[str, Floor]
     pools: dict[str, Pool]
-    drafts: DraftTotal
+    drafts: dict[str, str]
     accuracy: dict[str, Any] | None
 
 
@@ -78,7 +80,7 @@ def _side(row: Compile) -> Side:
         steps={step.row.name: step for step in steps},
         floors={floor.name: floor for floor in floors(row)},
         pools={pool.row.name: pool for pool in pools},
-        drafts=draft_total(draft_rows(pools)),
+        drafts=figure_words(savings_of_compile(row.tenant_id, row.id) or DraftSavings()),
         accuracy=row.evaluation,
     )
 

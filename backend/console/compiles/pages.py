@@ -17,21 +17,13 @@ from backend.compiles.models import Compile, CompileEvent, StepRun
 from backend.console.access import ConsoleRequest, page
 from backend.console.charts import funnel, heat
 from backend.console.compiles import figures
+from backend.console.compiles.draft_rows import drafts_context
 from backend.console.compiles.maps import candidate_map
 from backend.console.compiles.purchases import shown_purchases
 from backend.console.compiles.quality_cards import shown_card
 from backend.console.compiles.recipe_figures import fast_paths
 from backend.console.compiles.rows import find_compile, output_of
-from backend.console.compiles.slices import (
-    DraftRow,
-    LabelDrafts,
-    draft_rows,
-    draft_total,
-    in_all,
-    label_drafts,
-    pools_of,
-    shown_slices,
-)
+from backend.console.compiles.slices import in_all, pools_of, shown_slices
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
 from backend.domain.planning.preflight.lines import Preflight
@@ -142,8 +134,6 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
     training = next((step.output.get("facts", {}) for step in steps if step.name == StepName.DISTILLATION), {})
     trial = {} if evaluation is None else evaluation.best_trial
     pools = pools_of(row)
-    drafts = draft_rows(pools)
-    labels_known = label_drafts(row) if labeling is not None and labeling.n_labeled_before else None
     chosen = next((pool for pool in pools if str(pool.row.position) == request.GET.get("slice")), None)
     warnings = CompileEvent.objects.of_tenant(row.tenant_id).filter(compile=row, type="warning").order_by("seq")
     return {
@@ -155,10 +145,7 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         "n_gaps": sum(pool.has_gap for pool in pools),
         "map": candidate_map(row, pools, of_slice=None if chosen is None else chosen.row.id),
         "chosen": chosen,
-        "drafts": drafts,
-        "draft_total": draft_total(drafts),
-        "label_drafts": labels_known,
-        "draft_sums": _draft_sums(drafts, labels_known),
+        **drafts_context(row, pools),
         "loss": figures.loss_curve(training),
         "training": training,
         "student": next((one for one in [trial, training] if one.get("student")), {}),
@@ -182,14 +169,6 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         "bill": compile_bill(row.tenant_id, row.id) if request.team_session.may(Permission.BILLS_READ) else None,
         **_spec(row),
     }
-
-
-def _draft_sums(drafts: list[DraftRow], labels: LabelDrafts | None) -> dict[str, int]:
-    """Candidates' drafts and labels together, as the bill has them."""
-    total = draft_total(drafts)
-    avoided = total.avoided + (labels.avoided_microusd if labels else 0)
-    verification = total.verification + (labels.verification_microusd if labels else 0)
-    return {"avoided": avoided, "verification": verification, "net": total.net + (labels.net if labels else 0)}
 
 
 def confusion_of(row: Compile) -> dict[str, Any] | None:

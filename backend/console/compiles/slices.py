@@ -1,19 +1,17 @@
 """The fate of the candidates, slice by slice: the funnel from N to K, what the pool allowed, what the pipeline did
-about it by itself, what the draft cache gave."""
+about it by itself."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import Count
 
 from backend.compiles.models import Candidate, Compile, Slice
 from backend.compiles.reactions import own, split_from, split_into
 from backend.compiles.states import LABELED_STATES, CandidateState
 from backend.domain.answers.candidates import Origin
-from backend.domain.drafts.vocabulary import Saving
-from backend.drafts.models import Offer
 
 PICKED = LABELED_STATES | {CandidateState.PICKED}
 MAX_SLICES = 24  # shown on the compile page; the data page has all
@@ -166,90 +164,3 @@ def _reaction(entry: dict[str, Any]) -> Reaction:
     elif name == "split_off":
         text = f"Created as one half of {entry.get('from')}."
     return Reaction(text=text, round=entry["round"], temperature=entry["temperature_ppm"] / 1_000_000)
-
-
-# --- drafts -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraftRow:
-    """A row of what one slice was offered from the cache. Money in micro-USD."""
-
-    slice: str
-    arm: str
-    strategy: str
-    n_sources: int
-    nearest: float | None
-    shown: int
-    accepted: int
-    entered: int
-    avoided: int
-    verification: int
-    net: int
-    is_settled: bool
-
-
-def draft_rows(pools: Iterable[Pool]) -> list[DraftRow]:
-    """Slices that looked into the draft cache."""
-    by_slice = []
-    for pool in pools:
-        plan = pool.row.offer_plan
-        if plan is None:
-            continue
-        saving = plan.saving or Saving()
-        by_slice.append(
-            DraftRow(
-                slice=pool.row.name,
-                arm=plan.arm,
-                strategy=plan.strategy or "",
-                n_sources=plan.n_sources,
-                nearest=plan.nearest_distance,
-                shown=plan.n_shown,
-                accepted=plan.n_accepted,
-                entered=pool.row.n_from_drafts,
-                avoided=saving.avoided,
-                verification=saving.verification,
-                net=saving.net,
-                is_settled=plan.saving is not None,
-            )
-        )
-    return by_slice
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelDrafts:
-    """Labels that an earlier compile had asked for by the same prompt."""
-
-    n_reused: int
-    avoided_microusd: int
-    verification_microusd: int
-
-    @property
-    def net(self) -> int:
-        return self.avoided_microusd - self.verification_microusd
-
-
-def label_drafts(row: Compile) -> LabelDrafts | None:
-    columns = ("n_reused", "avoided_microusd", "verification_microusd")
-    offers = Offer.objects.of_tenant(row.tenant_id).filter(compile_id=row.id, slice_position__lt=0, n_reused__gt=0)
-    totals = offers.aggregate(**{name: Sum(name) for name in columns})
-    return None if totals["n_reused"] is None else LabelDrafts(**totals)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraftTotal:
-    looked: int
-    shown: int
-    accepted: int
-    avoided: int
-    verification: int
-    net: int
-
-    @property
-    def is_idle(self) -> bool:
-        return not (self.shown or self.avoided or self.verification)
-
-
-def draft_total(rows: Sequence[DraftRow]) -> DraftTotal:
-    names = ("shown", "accepted", "avoided", "verification", "net")
-    return DraftTotal(looked=len(rows), **{name: sum(getattr(row, name) for row in rows) for name in names})

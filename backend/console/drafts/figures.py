@@ -1,4 +1,5 @@
-"""The figures behind the draft cache's charts: savings by day, acceptance by distance, why a family is suspended."""
+"""The figures behind the draft cache's charts: savings by day, acceptance by distance and by kinship, why a family is
+suspended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,15 +7,17 @@ from datetime import date, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Sum
+from django.db.models import Count, Q, Sum
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from backend.drafts.models import Offer
-from backend.drafts.shapes import BadDraftsShape
+from backend.domain.drafts.vocabulary import Strategy, VerdictKind
+from backend.drafts.models import Offer, Verdict
+from backend.drafts.shapes import BadDraftsShape, Rate, rate
 from backend.drafts.tallies import Band, FamilyStats
 
 DAYS = 30
+_KINSHIPS = {"slice": "the same slice", "label": "another slice of the label", "other": "other slices"}
 _COSTS = ("verification", "embedding", "audit", "exploration")
 
 
@@ -63,6 +66,20 @@ def bands_of(families: Sequence[FamilyStats]) -> list[Band]:
                     n_accepted=before.n_accepted + band.n_accepted,
                 )
     return [bands[key] for key in sorted(bands)]
+
+
+def kinship_rates(tenant_id: UUID, scope_ids: Sequence[UUID], *, column: str = "kinship") -> list[tuple[str, Rate]]:
+    """Return how many drafts the teacher accepted of each kinship; nothing where verdicts do not have it."""
+    if not scope_ids or column not in {field.name for field in Verdict._meta.fields}:
+        return []
+    asked = Verdict.objects.filter(tenant_id=tenant_id, scope_id__in=scope_ids, kind=VerdictKind.VERDICT)
+    counted = (
+        asked.exclude(strategy=Strategy.REPEAT)
+        .values_list(column)
+        .annotate(n=Count("id"), k=Count("id", filter=Q(is_accepted=True)))
+        .order_by(column)
+    )
+    return [(_KINSHIPS.get(value, str(value)), rate(k, n)) for value, n, k in counted]
 
 
 def suspensions_of(family: FamilyStats) -> list[Suspension]:

@@ -11,6 +11,7 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from backend.compiles.draft_words import dollars
 from backend.console.api_examples import curl_line
 
 register = template.Library()
@@ -52,6 +53,12 @@ def usd_short(microusd: int | Decimal | None) -> str:
 def _dollars(microusd: Decimal, places: int) -> str:
     value = (abs(microusd) / MICRO).quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN)
     return f"{'−' if microusd < 0 else ''}${value:,}"
+
+
+@register.filter
+def draft_usd(microusd: int | None) -> str:
+    """Write what drafts saved or cost as the API, the command line and the demo do."""
+    return NOTHING if microusd is None or microusd == "" else dollars(microusd)
 
 
 @register.filter

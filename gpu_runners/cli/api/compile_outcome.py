@@ -10,6 +10,7 @@ from typing import Any
 
 from gpu_runners.cli.display.progress import usd
 from gpu_runners.cli.display.purchases import print_purchases
+from gpu_runners.cli.display.saved_drafts import saved_lines
 from gpu_runners.cli.exit_codes import FAILED, GATE_FAILED, OK
 from gpu_runners.kolm import Client, Unreadable
 
@@ -30,6 +31,7 @@ def print_accepted(row: Row) -> None:
 
 def print_outcome(client: Client, row: Row, *, out: str | None, last: Row | None = None, compares: bool = False) -> int:
     print(f"{row['name']} {row['status']}, spent {usd(row['spent_microusd'])}" + _score(row))
+    print_saved(row)
     if compares:
         print(_comparison(row, last))
     if row["status"] in ("succeeded", "gate_failed"):
@@ -47,6 +49,12 @@ def print_outcome(client: Client, row: Row, *, out: str | None, last: Row | None
     if failure:
         print(f"{failure.get('step') or 'compile'}: {failure.get('message')} ({failure.get('code')})", file=sys.stderr)
     return FAILED
+
+
+def print_saved(row: Row) -> None:
+    """Print what drafts of earlier compiles saved this one; nothing where it looked for none."""
+    for line in saved_lines(row["drafts"]) if row.get("drafts") else ():
+        print(f"drafts: {line}")
 
 
 def _score(row: Row) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from gpu_runners.cli.api.connection import Connect, connect_of, run_command
+from gpu_runners.cli.api.draft_verdicts import add_verdicts
 from gpu_runners.cli.display import draft_tables as tables
 from gpu_runners.cli.exit_codes import FAILED
 from gpu_runners.cli.options import AddOptions, add_api_options, count_of
@@ -25,7 +26,7 @@ Row = dict[str, Any]
 
 def _drafts_options(drafts: argparse.ArgumentParser) -> None:
     actions = drafts.add_subparsers(required=True, metavar="ACTION")
-    for add in (_add_stats, _add_list, _add_show, _add_preview, _add_delete, _add_purge):
+    for add in (_add_stats, _add_list, _add_show, add_verdicts, _add_preview, _add_delete, _add_purge):
         add_api_options(add(actions))
 
 
@@ -122,7 +123,7 @@ def stats(*, family: str | None, since: str | None, as_json: bool, connect: Conn
         if as_json:
             print(json.dumps(answer, ensure_ascii=False))
         else:
-            tables.print_stats(answer["data"])
+            tables.print_stats(answer)
 
     return run_command(act, connect)
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from gpu_runners.cli.api.compile_outcome import print_alternatives
+from gpu_runners.cli.api.compile_outcome import print_alternatives, print_saved
 from gpu_runners.cli.api.connection import Connect, connect_of, run_command
 from gpu_runners.cli.display.printing import (
     console,
@@ -140,6 +140,7 @@ def _print_compile(client: Client, row: dict[str, Any]) -> None:
         print(f"  {'passed' if floor.get('passed') else 'FAILED'}  {floor.get('message', floor.get('name'))}")
     if gate.get("next_step"):
         print(f"next: {gate['next_step']}")
+    print_saved(row)
     steps = client.compiles.steps(row["id"])
     print_purchases(steps)
     print_alternatives(row.get("evaluation") or {})

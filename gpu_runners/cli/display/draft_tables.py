@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from backend.domain.planning.estimates import usd
+from gpu_runners.cli.display.saved_drafts import saved_lines
 from gpu_runners.terminal_text import as_line, raw
 
 WIDTH = 200  # where there is no terminal to ask
@@ -16,18 +17,23 @@ TEXT_CHARACTERS = 60
 Row = dict[str, Any]
 
 
-def print_stats(families: list[Row]) -> None:
-    console = _console()
+def print_stats(answer: Row) -> None:
+    console, families = _console(), answer["data"]
     if not families:
         console.print("The draft cache is empty: nothing was compiled yet, or nothing was left over.")
     for at, family in enumerate(families):
-        figures = (*_holdings(family), *_lookups(family["lookups"]), *_labels(family["labels"]))
+        account = (*_lookups(family["lookups"]), *_labels(family["labels"]))
+        saved = saved_lines(family["saving"]) if family["lookups"]["n_lookups"] else []
+        figures = (*_holdings(family), *(f"  {line}" for line in saved), *account)
         lines = [*([""] if at else []), *figures, *_holdback(family["holdback"])]
         for line in lines:
             console.print(as_line(line), markup=False, highlight=False, soft_wrap=True)
         rows = [(scope, part) for scope in family["scopes"] for part in scope["strategies"]]
         if rows:
             console.print(_strategies(rows))
+    if len(families) > 1:
+        lines = ["", "all families", *(f"  {line}" for line in saved_lines(answer["total"]))]
+        console.print("\n".join(map(as_line, lines)), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_drafts(rows: list[Row]) -> None:
@@ -120,15 +126,15 @@ def _lookups(lookups: Row) -> list[str]:
     )  # fmt: skip
     return [
         f"  {lookups['n_lookups']:,} slices looked: {arms}",
-        f"  accepted: {_rate(lookups['acceptance'])}; {lookups['n_reused']:,} entered a pool",
-        f"  net {_usd(lookups['net_microusd'])}: avoided {_usd(lookups['avoided_microusd'])}, less {', '.join(costs)}",
+        f"  slices: {lookups['n_reused']:,} drafts entered a pool; avoided {_usd(lookups['avoided_microusd'])}, "
+        f"less {', '.join(costs)}",
     ]
 
 
 def _labels(labels: Row) -> list[str]:
     if not labels["n_reused"]:
         return []
-    return [f"  {labels['n_reused']:,} label prompts were answered before: avoided {usd(labels['avoided_microusd'])}"]
+    return [f"  labels: {labels['n_reused']:,} prompts were answered before; avoided {usd(labels['avoided_microusd'])}"]
 
 
 def _holdback(holdback: Row | None) -> list[str]:

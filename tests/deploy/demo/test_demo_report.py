@@ -92,6 +92,14 @@ def test_the_drafts_of_a_compile_are_shown_slice_by_slice_and_a_loss_is_shown_as
     assert "$0.000314" in shown
     assert "-$0.000001" in shown
     assert "captured" not in shown
+    saving = {"summary": "Net saving $0.0003, 2 %", "accepted": "9 of 10, 90.0 %", "acceptance": {"n": 10}}
+    summary = demo_report.draft_summary(COMPILE | {"drafts": saving}).plain
+    assert "Net saving $0.0003, 2 %\n" in summary
+    assert "9 of 10, 90.0 %\n" in summary
+    assert "near 1 is the best case" in summary
+    unasked = demo_report.draft_summary(COMPILE | {"drafts": saving | {"acceptance": {"n": 0}}}).plain
+    assert "best case" not in unasked
+    assert "no slice has looked" in demo_report.draft_summary(COMPILE | {"drafts": None}).plain
 
 
 def test_a_bill_is_told_by_step_with_what_kolm_carries() -> None:

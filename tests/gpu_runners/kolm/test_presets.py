@@ -70,6 +70,7 @@ TRIED: dict[str, str] = {
     "drafts stats": "drafts stats",
     "drafts list": "drafts list",
     "drafts show": f"drafts show {DRF}",
+    "drafts verdicts": f"drafts verdicts {CMP}",
     "drafts preview": "drafts preview BAD",
     "drafts delete": f"drafts delete {DRF}",
     "drafts purge": "drafts purge --family {name} --yes",
@@ -82,7 +83,7 @@ APART = {"login", "webhooks listen", "ablate"}  # tests of their own below
 READS = {
     *("pull", "ls", "show", "whoami", "keys ls", "usage", "prices", "bill", "budgets ls"),
     *("webhooks ls", "webhooks deliveries", "deployments ls"),
-    *("drafts stats", "drafts list", "drafts show", "drafts preview"),
+    *("drafts stats", "drafts list", "drafts show", "drafts verdicts", "drafts preview"),
     *("registry list", "registry pull", "registry contributions"),
 }
 MEANT_FOR: dict[str, set[str]] = {

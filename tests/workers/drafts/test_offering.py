@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from backend.compiles.draft_savings import savings_of_compile
 from backend.compiles.models import CompileEvent, TeacherCall
 from backend.domain.drafts.calibration import curves_to_bytes
 from backend.domain.drafts.vocabulary import Arm, Certificate, Strategy, VerdictKind
@@ -193,6 +194,14 @@ def test_the_account_is_what_was_billed(known, monkeypatch):
     assert receipt["family"]["offered"] == receipt["offered"]
     low, rate, high = (receipt["acceptance"][name] for name in ("low_ppm", "rate_ppm", "high_ppm"))
     assert low <= rate <= high
+    with tenant_scope(row.tenant_id):
+        shown = savings_of_compile(row.tenant_id, row.id)
+    assert shown is not None
+    assert shown.slices.saving.net == receipt["saving"]["net_microusd"]
+    assert shown.acceptance.rate_ppm == rate
+    without_calls = receipt["saving"]["embedding_microusd"]
+    billed = sum(call.cost_microusd for call in calls(row) if not call.key.startswith("labeling:"))
+    assert shown.slices.paid_microusd + shown.slices.costs_microusd - without_calls == billed
 
 
 @pytest.mark.nightly
@@ -235,6 +244,9 @@ def test_the_same_prompt_again_asks_nothing_and_its_drafts_are_exact(tenant, mon
     assert {c.certificate for c in reused} == {Certificate.EXACT}
     assert {part.drafts["strategy"] for part in slices(row)} == {Strategy.REPEAT}
     assert all(part.drafts["saving"]["verification_microusd"] == 0 for part in slices(row))
+    receipt = step(row, StepName.SYNTHESIS).output["facts"]["drafts"]
+    assert (receipt["offered"], receipt["acceptance"]["rate_ppm"]) == (0, None)
+    assert receipt["repeated"] == sum(part.drafts["n_shown"] for part in slices(row)) > 0
 
 
 @pytest.mark.nightly

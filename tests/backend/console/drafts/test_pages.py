@@ -5,6 +5,7 @@ import re
 import pytest
 from django.utils import timezone
 
+from backend.console.drafts.figures import kinship_rates
 from backend.domain.drafts.calibration import flat_curve, to_bytes
 from backend.domain.drafts.vocabulary import Strategy
 from backend.domain.roles import Role
@@ -122,3 +123,15 @@ def test_a_hostile_family_name_is_escaped(tenant):
 
 def test_the_page_that_explains_drafts_is_there(client):
     assert "Drafts" in client.get("/docs/drafts").content.decode()
+
+
+def test_acceptance_by_another_column_leaves_repeats_out_and_a_column_that_is_not_there_gives_nothing(tenant):
+    scope = fill(tenant)
+    (draft, _) = make_drafts(tenant, "once more", "and again", seed=1)
+    make_verdict(draft, strategy=Strategy.REPEAT)
+    make_verdict(draft, strategy=Strategy.LOGPROBS, is_accepted=False)
+    with tenant_scope(tenant.id):
+        rates = kinship_rates(tenant.id, [scope.id], column="strategy")
+        assert [(name, rate.k, rate.n) for name, rate in rates] == [("judge", 6, 10), ("logprobs", 0, 1)]
+        assert kinship_rates(tenant.id, [scope.id], column="nothing") == []
+        assert kinship_rates(tenant.id, []) == []

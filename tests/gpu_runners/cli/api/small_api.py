@@ -110,6 +110,7 @@ class SmallApi(ThreadingHTTPServer):
         self.n_streams = self.n_unavailable = self.n_told = 0
         self.idempotency_keys: list[str] = []
         self.labeling: dict[str, Any] = LABELING
+        self.drafts: dict[str, Any] | None = None
 
     @property
     def url(self) -> str:
@@ -141,6 +142,7 @@ class SmallApi(ThreadingHTTPServer):
             "k_score_ppm": 912_345,
             "artifact": "art_1" if self.end == "succeeded" else None,
             "evaluation": {"alternatives": [BESIDE]},
+            "drafts": self.drafts,
             "gate": {"floors": floors, "next_step": "add 40 gold examples"},
             "failure": failure if self.end == "failed" else None,
         }

@@ -81,6 +81,65 @@ def strategy(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
+def saving(**changes: Any) -> dict[str, Any]:
+    part = {
+        "n_reused": 55,
+        "net_microusd": -31_020,
+        "net_share_ppm": -77_550,
+        "avoided_microusd": 120_000,
+        "costs_microusd": 151_020,
+        "paid_microusd": 280_000,
+        "without_drafts_microusd": 400_000,
+    }
+    labels = dict.fromkeys(part, 0) | {"n_reused": 30, "net_microusd": 600, "avoided_microusd": 600}
+    return {
+        "summary": "Net saving -$0.0304, -7.6 % of what synthesis and labelling would have cost: slices, labels",
+        "net_microusd": -30_420,
+        "net_share_ppm": -75_000,
+        "without_drafts_microusd": 405_600,
+        "slices": part,
+        "labels": labels,
+        "accepted": "60 of 96, 62.5 % (53.5 to 69.5)",
+        "acceptance": rate(60, 96),
+        "n_repeated": 0,
+        "teacher_ms_saved": 12_340,
+        "time_saved": "12.3 s",
+        "n_compiles": 4,
+    } | changes
+
+
+def slice_drafts(**changes: Any) -> dict[str, Any]:
+    return {
+        "object": "slice_drafts",
+        "id": "slc_1",
+        "slice": "refund",
+        "n_accepted": 2,
+        "n_refused": 1,
+        "n_void": 1,
+        "net_microusd": -12,
+        "drafts": [
+            asked_draft("drf_1", "accepted", "money back,\nplease"),
+            asked_draft("drf_2", "accepted", None),
+            asked_draft("drf_3", "refused", "[red]where is it\x1b[31m?"),
+            asked_draft("drf_4", "void", "long " * 40),
+        ],
+    } | changes
+
+
+def asked_draft(id: str, verdict: str, text: str | None) -> dict[str, Any]:
+    return {
+        "id": id,
+        "verdict": verdict,
+        "text": text,
+        "strategy": "judge",
+        "certificate": "judged" if verdict == "accepted" else None,
+        "predicted_ppm": 750_000,
+        "distance_ppm": 125_000,
+        "kinship": "other",
+        "created_at": "2026-11-21T21:00:00.000Z",
+    }
+
+
 def family(name: str = "router", **changes: Any) -> dict[str, Any]:
     holdings = {
         "n_drafts": 1234,
@@ -101,6 +160,7 @@ def family(name: str = "router", **changes: Any) -> dict[str, Any]:
         "lookups": lookups(),
         "labels": {"n_reused": 30, "avoided_microusd": 600},
         "net_microusd": -30_420,
+        "saving": saving(),
         "holdback": {"held_back": side, "not_held_back": side | {"n_slices": 19, "mean_score": None}},
         "scopes": [scope],
     } | changes
@@ -174,13 +234,19 @@ def previewed() -> dict[str, Any]:
     return {"object": "draft_preview", "family": "router", "slices": [offered, nothing], "total": TOTAL}
 
 
+def _whole(data: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"object": "list", "data": data, "has_more": False, "next_cursor": None}
+
+
 class DraftsApi(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.families = [family()]
+        self.total = saving(summary="Net saving $1.0000")
         self.drafts = [draft(n) for n in range(3)]
+        self.slices = [slice_drafts()]
         self.preview = previewed()
         self.page = 100
         self.saving: dict[str, Any] = TOTAL | {"reason": None}
@@ -226,7 +292,9 @@ class _Handler(BaseHTTPRequestHandler):
         api = self._note()
         path, _, query = self.path.partition("?")
         if path == "/v1/drafts/stats":
-            return self._say(200, {"object": "list", "data": api.families, "has_more": False, "next_cursor": None})
+            return self._say(200, _whole(api.families) | {"total": api.total})
+        if path == "/v1/compiles/cmp_1/drafts":
+            return self._say(200, _whole(api.slices))
         if path == "/v1/drafts":
             return self._say(200, api.list_page(parse_qs(query)))
         for row in api.drafts:

@@ -80,6 +80,17 @@ def test_a_compiles_rounds_of_labels_are_a_line_each_with_why_they_stopped(
     assert lines[3].startswith("  stopped   The learning curve is flat: further labels would add next to nothing. ")
 
 
+@pytest.mark.parametrize("command", [["compile", str(SPEC), "--out", "mine.kolm"], ["show", "cmp_1"]])
+def test_what_drafts_saved_a_compile_is_printed_in_the_apis_words(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert main(command) == 0
+    assert "drafts:" not in capsys.readouterr().out
+    api.drafts = {"summary": "Net saving $0.0010, 45.5 %", "accepted": "2 of 3", "time_saved": ""}
+    assert main(command) == 0
+    assert "drafts: Net saving $0.0010, 45.5 %\ndrafts: accepted: 2 of 3\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("end", ["succeeded", "gate_failed"])
 def test_a_compile_that_bought_its_labels_at_once_has_no_rounds_to_print(
     home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str], end: str

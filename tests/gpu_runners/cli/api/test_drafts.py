@@ -20,6 +20,8 @@ from tests.gpu_runners.cli.api.small_drafts import (
     other_label,
     previewed,
     rate,
+    saving,
+    slice_drafts,
     strategy,
     verdict,
 )
@@ -46,6 +48,10 @@ def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
     ("value", "name"),
     [
         (family(), "DraftStatsShape"),
+        (saving(), "DraftSavingsShape"),
+        (saving()["labels"], "SavingsPartShape"),
+        (slice_drafts(), "SliceDraftsShape"),
+        (slice_drafts()["drafts"][0], "AskedDraftShape"),
         (lookups(), "LookupsShape"),
         (strategy(), "StrategyShape"),
         (draft(0), "DraftShape"),
@@ -68,15 +74,47 @@ def test_stats_tell_what_is_kept_what_was_accepted_and_a_net_below_zero(
     assert (
         lines[1] == "1,234 drafts of 14 slices, and 45 picked ones for exact rules; 2.5 MB, $0.0123 paid for the drafts"
     )
-    assert lines[2] == "20 slices looked: held back 1, not worth 7, offered 12"
-    assert lines[3] == "accepted: 60 of 96, 62.5 % (53.5 to 69.5); 55 entered a pool"
-    assert lines[4].startswith("net -$0.0310: avoided $0.1200, less $0.1500 verification, $0.000020 embedding,")
-    assert lines[5] == "30 label prompts were answered before: avoided $0.0006"
-    assert "held back (n = 3): 36 candidates at 12.0 micro-dollars, mean score 0.500; not (n = 19)" in lines[6]
+    assert lines[2:5] == [
+        saving()["summary"],
+        "accepted: 60 of 96, 62.5 % (53.5 to 69.5)",
+        "teacher's time saved: 12.3 s",
+    ]
+    assert lines[5] == "20 slices looked: held back 1, not worth 7, offered 12"
+    assert lines[6].startswith(
+        "slices: 55 drafts entered a pool; avoided $0.1200, less $0.1500 verification, $0.000020"
+    )
+    assert lines[7] == "labels: 30 prompts were answered before; avoided $0.0006"
+    assert "held back (n = 3): 36 candidates at 12.0 micro-dollars, mean score 0.500; not (n = 19)" in lines[8]
     assert lines[-1] == (
         "m@r1 judge 60 of 96, 62.5 % (53.5 to 69.5) judged 2,400 -$0.0310 2.5 % (at least 0.0 %), 40 audits"
     )
     assert api.requests == ["GET /v1/drafts/stats"]
+
+
+def test_stats_of_several_families_end_with_all_of_them(api: DraftsApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.families = [family("a"), family("b")]
+    assert main(["drafts", "stats"]) == 0
+    assert told(capsys)[-4:-2] == ["all families", "Net saving $1.0000"]
+
+
+def test_kept_and_refused_drafts_stand_side_by_side(api: DraftsApi, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["drafts", "verdicts", "cmp_1", "--slice", "refund", "--limit", "4"]) == 0
+    lines = told(capsys)
+    assert lines[0] == "refund: 2 kept, 1 refused, 1 void, net saving -$0.000012"
+    assert lines[1] == "expected kept expected refused"
+    assert lines[2].startswith("75.0 % money back, please 75.0 % [red]where is it")
+    assert "\x1b" not in lines[2]
+    assert lines[3].startswith("75.0 % (deleted since) 75.0 % void: long long")
+    assert lines[3].endswith("…")
+    assert api.requests == ["GET /v1/compiles/cmp_1/drafts?limit=4&slice=refund"]
+    assert main(["drafts", "verdicts", "cmp_1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["data"] == [slice_drafts()]
+
+
+def test_a_compile_whose_teacher_was_not_asked_says_so(api: DraftsApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.slices = []
+    assert main(["drafts", "verdicts", "cmp_1"]) == 0
+    assert told(capsys) == ["The teacher was asked about no draft of this compile."]
 
 
 def test_stats_can_be_asked_of_one_family_since_a_time(api: DraftsApi) -> None:

@@ -1,0 +1,54 @@
+"""The saving in words: the same sentence and the same rounding on every page, in the API and in a terminal."""
+
+from backend.compiles.draft_savings import DraftSavings
+from backend.domain.planning.estimates import usd
+
+
+def summary(savings: DraftSavings) -> str:
+    """Say what was saved, in one sentence.
+
+    >>> from backend.compiles.draft_savings import Part
+    >>> from backend.domain.drafts.vocabulary import Saving
+    >>> summary(DraftSavings(slices=Part(saving=Saving(avoided=900, verification=200), paid_microusd=1100)))
+    'Net saving $0.0007, 35.0 % of what synthesis would have cost'
+    """
+    net, share = dollars(savings.net_microusd), per_cent(savings.net_share_ppm)
+    if not share:
+        return f"Net saving {net}"
+    if not savings.includes_labels:
+        return f"Net saving {net}, {share} of what synthesis would have cost"
+    parts = [
+        f"{name} {dollars(part.saving.net)} ({per_cent(part.net_share_ppm)} of {step})"
+        for name, part, step in (("slices", savings.slices, "synthesis"), ("labels", savings.labels, "labelling"))
+        if part.net_share_ppm is not None
+    ]
+    return f"Net saving {net}, {share} of what synthesis and labelling would have cost: {', '.join(parts)}"
+
+
+def dollars(microusd: int) -> str:
+    return f"-{usd(-microusd)}" if microusd < 0 else usd(microusd)
+
+
+def per_cent(share_ppm: int | None) -> str:
+    return "" if share_ppm is None else f"{share_ppm / 1e4:.1f} %"
+
+
+def teacher_time(saved_ms: int | None) -> str:
+    """Write the seconds; "" where none were measured."""
+    return "" if saved_ms is None else f"{saved_ms / 1000:,.1f} s"
+
+
+def acceptance_words(savings: DraftSavings) -> str:
+    """Say how many drafts the teacher accepted of those that it was asked about, and how many others there were."""
+    share = savings.acceptance
+    words = "none was asked about"
+    if share.rate_ppm is not None and share.low_ppm is not None and share.high_ppm is not None:
+        interval = f"{share.low_ppm / 1e4:.1f} to {share.high_ppm / 1e4:.1f}"
+        words = f"{share.k:,} of {share.n:,}, {per_cent(share.rate_ppm)} ({interval})"
+    repeated = f"; {savings.n_repeated:,} more answer the very same prompt and were not asked about"
+    return words + (repeated if savings.n_repeated else "")
+
+
+def is_built_in(teacher: str) -> bool:
+    """Say whether a scope's teacher is the built-in grammar, whose judge is exact."""
+    return teacher.startswith("grammar/")
