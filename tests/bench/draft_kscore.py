@@ -25,7 +25,7 @@ from pathlib import Path
 
 from deploy.embedded.home import ROOT
 from deploy.embedded.stack import EmbeddedServices
-from tests.bench.draft_kscore_pairs import COLD, WARM, Measured
+from tests.bench.draft_kscore_pairs import BASE, WARM, Measured
 from tests.bench.draft_kscore_table import report
 
 OUT = ROOT / "build" / "draft-kscore.jsonl"
@@ -76,7 +76,7 @@ def _run(out: Path, seeds: Sequence[int], arms: Sequence[str]) -> None:
     from tests.bench.draft_kscore_compile import measure
 
     done = {(row.arm, row.seed) for row in read(out)} if out.exists() else set()
-    wanted = [(arm, seed) for warm in arms for seed in seeds for arm in (COLD, warm)]
+    wanted = [(arm, seed) for warm in arms for seed in seeds for arm in (BASE[warm], warm)]
     for arm, seed in dict.fromkeys(wanted):
         if (arm, seed) in done:
             continue

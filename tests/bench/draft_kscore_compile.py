@@ -26,16 +26,16 @@ from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
 from deploy.embedded.home import ROOT
 from gpu_runners.agent import jobs
-from tests.bench.draft_kscore_pairs import COLD, JUDGE, LOGPROBS, REPEAT, Measured
+from tests.bench.draft_kscore_pairs import COLD, COLD_FIXED, JUDGE, LOGPROBS, PICKS, REPEAT, Measured
 from tests.factories import make_tenant
 from workers.pipeline import advance
 
 EXAMPLE = ROOT / "examples" / "refund-router.yaml"
 SIBLING_TASK = "Sort what shoppers write to a shop, by what they want to happen with their money."
-VERIFY = {COLD: "auto", JUDGE: "judge", LOGPROBS: "logprobs", REPEAT: "auto"}
-# verifying is expected to pay at this ratio, so that drafts are offered; a K-score knows no teacher's price
-PRICE = {"input_usd_per_mtok": 0.02, "output_usd_per_mtok": 20}
-N_CANDIDATES, N_PAIRS = 24, 40
+VERIFY = {LOGPROBS: "logprobs", JUDGE: "judge", PICKS: "judge"}
+# scoring short drafts pays at no price that a vendor asks; a K-score knows no teacher's price
+LOGPROBS_PRICE = {"input_usd_per_mtok": 0.02, "output_usd_per_mtok": 20}
+N_CANDIDATES, N_PICKS = 48, 16
 SIBLING_SEEDS = 1000  # a sibling's seed is its task's and this
 
 
@@ -44,16 +44,23 @@ class Unfinished(Exception):
 
 
 def spec_of(arm: str, seed: int) -> dict[str, Any]:
-    """The demo's task with a smaller pool, all its gold held out, and no slice kept from drafts."""
+    """The demo's task with half its pool and the defaults for all else; all gold is held out, and no slice kept from
+    drafts. PICKS has a fixed plan, under which the teacher is asked about picks alone; a default one may buy any
+    candidate, and all that compete are asked about."""
     spec: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text())
-    return spec | {
+    spec |= {
         "name": "kscore",
         "examples": spec["examples"] | {"holdout": 1.0},
-        "sampling": {"n_candidates": N_CANDIDATES, "k_distill": N_PAIRS, "label_samples": 5, "seed": seed},
-        "teacher": spec["teacher"] | {"price": PRICE},
-        "draft_cache": {"verify": VERIFY[arm], "holdback": 0},
+        "sampling": {"n_candidates": N_CANDIDATES, "seed": seed},
+        "draft_cache": {"verify": VERIFY.get(arm, "auto"), "holdback": 0},
         "train": {"seed": seed},
     }
+    if arm == LOGPROBS:
+        spec["teacher"] |= {"price": LOGPROBS_PRICE}
+    if arm in (PICKS, COLD_FIXED):
+        spec["plan"] = "fixed"
+        spec["sampling"] |= {"k_select": N_PICKS}
+    return spec
 
 
 def sibling_of(arm: str, seed: int) -> dict[str, Any]:
@@ -66,7 +73,7 @@ def sibling_of(arm: str, seed: int) -> dict[str, Any]:
 def measure(arm: str, seed: int) -> Measured:
     """One arm of one seed, with a tenant, hence a cache, of its own."""
     tenant = make_tenant()
-    if arm != COLD:
+    if arm not in (COLD, COLD_FIXED):
         _fill_cache(tenant, sibling_of(arm, seed))
     compile = _submit(tenant, spec_of(arm, seed))
     while compile.status not in TERMINAL:
@@ -116,13 +123,21 @@ def _work(claim: Claim, tenant_id: UUID, folder: Path) -> dict[str, Any]:
     if claim.kind == RunnerJobKind.DISTILL:
         distil = DistillJob.from_json(claim.payload)
         (folder / "dataset").write_bytes(get_blob(tenant_id, distil.dataset_sha256))
-        return jobs.distill_files(distil, folder=folder, base_dir=None, emit=_ignore, should_stop=lambda: False)
+        return jobs.distill_files(
+            distil, folder=folder, base_dir=None, emit=_ignore, should_stop=lambda: False, line=_Line()
+        )
     job = EvaluateJob.from_json(claim.payload)
     (folder / "inputs").write_bytes(get_blob(tenant_id, job.inputs_sha256))
     (folder / "adapter").write_bytes(get_blob(tenant_id, job.adapter_sha256))
     if job.rules_sha256:
         (folder / "rules").write_bytes(get_blob(tenant_id, job.rules_sha256))
     return jobs.evaluate_files(job, folder=folder, base_dir=None, emit=_ignore)
+
+
+class _Line:
+    """The way of checkpoints to where they are kept: here they stay in the folder."""
+
+    sent_s: float | None = 0.0
 
 
 def _ignore(event: dict[str, Any]) -> None:
@@ -134,7 +149,7 @@ def _measured(arm: str, seed: int, tenant: Tenant, compile: Compile) -> Measured
         steps = {step.name: step for step in StepRun.objects.filter(compile=compile)}
         rows = list(Candidate.objects.filter(compile=compile).exclude(state="rejected"))
         warnings = [event.data["code"] for event in CompileEvent.objects.filter(compile=compile, type="warning")]
-    drafts = steps[StepName.SYNTHESIS].output["facts"]["drafts"]
+    drafts = steps[StepName.SELECTION].output["facts"]["drafts"]
     score = steps[StepName.GATE].output["facts"]["k_score"]
     found = steps[StepName.EVALUATION].output["facts"]
     entered = [row for row in rows if row.origin == Origin.DRAFT]
@@ -154,7 +169,7 @@ def _measured(arm: str, seed: int, tenant: Tenant, compile: Compile) -> Measured
         trained_from_drafts=dict(Counter(row.certificate for row in entered if row.state == "trained")),
         n_offered=drafts["offered"],
         n_accepted=drafts["accepted"],
-        synthesis_microusd=steps[StepName.SYNTHESIS].spent_microusd,
+        synthesis_microusd=steps[StepName.SYNTHESIS].spent_microusd + steps[StepName.SELECTION].spent_microusd,
         labeling_microusd=steps[StepName.LABELING].spent_microusd,
         saving=drafts["saving"],
         slices=dict(Counter(row["arm"] for row in drafts["slices"])),

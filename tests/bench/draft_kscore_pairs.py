@@ -13,7 +13,9 @@ from backend.domain.evaluation.classification import PPM
 from backend.domain.evaluation.kscore import k_score
 
 COLD, JUDGE, LOGPROBS, REPEAT = "cold", "judge", "logprobs", "repeat"
-WARM = (JUDGE, LOGPROBS, REPEAT)
+COLD_FIXED, PICKS = "cold_fixed", "picks"
+WARM = (JUDGE, PICKS, LOGPROBS, REPEAT)
+BASE = {JUDGE: COLD, PICKS: COLD_FIXED, LOGPROBS: COLD, REPEAT: COLD}
 RESAMPLES = 10_000
 POWER = 0.8
 Value = Callable[["Measured"], float]
@@ -108,13 +110,13 @@ def paired(differences: Sequence[float]) -> Paired:
 def differences_of(rows: Iterable[Measured], arm: str, value: Value) -> list[float]:
     """`value` of the arm less that of the cold compile of the same seed, for the seeds that have both."""
     of = {(row.arm, row.seed): value(row) for row in rows}
-    return [of[arm, seed] - of[COLD, seed] for seed in seeds_of(rows, arm)]
+    return [of[arm, seed] - of[BASE[arm], seed] for seed in seeds_of(rows, arm)]
 
 
 def seeds_of(rows: Iterable[Measured], arm: str) -> list[int]:
     """The seeds that have this arm and the cold one, ascending."""
-    found = {name: {row.seed for row in rows if row.arm == name} for name in (arm, COLD)}
-    return sorted(found[arm] & found[COLD])
+    found = {name: {row.seed for row in rows if row.arm == name} for name in (arm, BASE[arm])}
+    return sorted(found[arm] & found[BASE[arm]])
 
 
 def equal_speed(rows: Sequence[Measured]) -> Value:

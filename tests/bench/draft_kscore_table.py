@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean, stdev
 
 from tests.bench.draft_kscore_pairs import (
-    COLD,
+    BASE,
     WARM,
     Measured,
     Paired,
@@ -39,7 +39,7 @@ def report(rows: Sequence[Measured]) -> str:
 def _levels(rows: Sequence[Measured], values: Mapping[str, Value]) -> str:
     """Mean and standard deviation over seeds of each arm."""
     lines = []
-    for arm in (COLD, *WARM):
+    for arm in (*COLDS, *WARM):
         of = [row for row in rows if row.arm == arm]
         if len(of) > 1:
             found = {name: [value(row) for row in of] for name, value in values.items()}
@@ -117,7 +117,7 @@ def _cost_cells(arm: str, rows: Sequence[Measured]) -> tuple[str, ...]:
     """Means over the seeds that have both, micro-USD."""
     seeds = set(seeds_of(rows, arm))
     warm = [row for row in rows if row.arm == arm and row.seed in seeds]
-    cold = [row for row in rows if row.arm == COLD and row.seed in seeds]
+    cold = [row for row in rows if row.arm == BASE[arm] and row.seed in seeds]
     part = {name: mean(row.saving[f"{name}_microusd"] for row in warm) for name in _ACCOUNT}
     other = part["embedding"] + part["audit"] + part["exploration"]
     costs = [mean(getattr(row, f"{step}_microusd") for row in of) for step in _STEPS for of in (cold, warm)]
@@ -130,8 +130,16 @@ _STEPS = ("synthesis", "labeling")
 _ACCOUNT = ("avoided", "verification", "embedding", "audit", "exploration", "net")
 
 
+COLDS = tuple(dict.fromkeys(BASE.values()))
+
+
+def with_bases(arms: Sequence[str]) -> list[str]:
+    """The arms, and before them the cold ones that they are compared with."""
+    return [*dict.fromkeys(BASE[arm] for arm in arms), *arms]
+
+
 def _each_header(arms: Sequence[str]) -> list[str]:
-    return [f"{what}, {arm}" for what in ("K", "accuracy") for arm in (COLD, *arms)]
+    return [f"{what}, {arm}" for what in ("K", "accuracy") for arm in with_bases(arms)]
 
 
 def _seed_rows(rows: Sequence[Measured], arms: Sequence[str], k: Value) -> list[tuple[str, ...]]:
@@ -140,7 +148,11 @@ def _seed_rows(rows: Sequence[Measured], arms: Sequence[str], k: Value) -> list[
     return [
         (
             str(seed),
-            *(f"{value(of[arm, seed]):.3f}" if (arm, seed) in of else "" for value in values for arm in (COLD, *arms)),
+            *(
+                f"{value(of[arm, seed]):.3f}" if (arm, seed) in of else ""
+                for value in values
+                for arm in with_bases(arms)
+            ),
         )
         for seed in sorted({row.seed for row in rows})
     ]

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--n", type=int, default=48)
-    parser.add_argument("--k", type=int, default=16, help="0: plan auto, all that competes is asked about")
+    parser.add_argument("--k", type=int, default=0, help="picks of a fixed plan; 0: plan auto, which asks about all")
     parser.add_argument("--input-usd", type=float, help="a million tokens; default: the built-in teacher's own price")
     parser.add_argument("--output-usd", type=float)
     options = parser.parse_args(arguments)
@@ -83,11 +83,12 @@ def _pair(
 
     spec: Spec = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text())
     sampling = spec["sampling"] | {"n_candidates": n, "seed": seed} | ({"k_select": k} if k else {})
-    spec |= {"sampling": sampling, "draft_cache": {"holdback": 0}}
+    spec |= {"sampling": sampling, "draft_cache": {"holdback": 0}} | ({"plan": {"kind": "fixed"}} if k else {})
     if price is not None:
         spec["teacher"] = spec["teacher"] | {"price": dict(price)}
     sibling = CHANGES[change](spec)
-    sibling["sampling"] = sibling["sampling"] | {"seed": seed + 1000}
+    n_sibling = sibling["sampling"]["n_candidates"] if CHANGES[change] is more_candidates else n
+    sibling["sampling"] = sibling["sampling"] | {"n_candidates": n_sibling, "seed": seed + 1000}
     known = make_tenant()
     _to_selection(known, spec)
     asked, accepted, warm = _to_selection(known, sibling)

@@ -173,7 +173,9 @@ def _end(run: CompileRun, slices: Sequence[Slice]) -> None:
                 .count()
             )
             if not plan.pooled:
-                plan = replace(plan, n_counted=int(slice_row.n_from_drafts) - plan.n_free)
+                n_missing = int(slice_row.n_candidates) - plan.n_free
+                n_judged = int(slice_row.n_from_drafts) - plan.n_free
+                plan = replace(plan, n_counted=min(n_judged, n_missing))
             slice_row.offer_plan = replace(plan, state=OfferState.VERIFIED)
             slice_row.save(update_fields=["drafts", "n_from_drafts"])
 

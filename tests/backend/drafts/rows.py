@@ -6,7 +6,7 @@ from uuid import UUID
 import numpy as np
 
 from backend.domain.drafts.vocabulary import Arm, Certificate, Strategy, VerdictKind
-from backend.drafts.cache import Admitted, DraftScope, SourcePrompt, admit, find_scope
+from backend.drafts.cache import NAMELESS, Admitted, DraftScope, SliceNames, SourcePrompt, admit, find_scope
 from backend.drafts.models import Draft, Offer, Outcome, Scope, Verdict
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.isolation import tenant_scope
@@ -35,13 +35,18 @@ def unit_vector(seed: int, d: int = 384) -> list[float]:
 
 
 def make_drafts(
-    tenant: Tenant, *candidates: Admitted | str, scope: DraftScope = SCOPE, seed: int = 0, slice_text: str = "refund"
+    tenant: Tenant,
+    *candidates: Admitted | str,
+    scope: DraftScope = SCOPE,
+    seed: int = 0,
+    slice_text: str = "refund",
+    names: SliceNames = NAMELESS,
 ) -> list[Draft]:
     """The drafts of one source, in the order given."""
     rows = [c if isinstance(c, Admitted) else admitted(c) for c in candidates]
     prompt = SourcePrompt(slice_text=slice_text, messages=(("user", "write"),))
     with tenant_scope(tenant.id):
-        admit(tenant.id, new_uuid7(), rows, scope=scope, prompt=prompt, slice_vector=unit_vector(seed))
+        admit(tenant.id, new_uuid7(), rows, scope=scope, prompt=prompt, slice_vector=unit_vector(seed), names=names)
         found = {draft.candidate_id: draft for draft in Draft.objects.of_tenant(tenant.id)}
     return [found[row.candidate_id] for row in rows]
 
