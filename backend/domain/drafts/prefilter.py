@@ -1,5 +1,4 @@
-"""What can be said of a draft without asking anybody: whether it looks like its slice's label, and whether it is there
-already.
+"""A draft examined without asking anybody: does it look like its slice's label, and is it there already?
 
 A label's centroid is the mean of its gold rows. A draft's margin is its cosine to its own label's centroid, less that
 to the best other one: on HWU64's intents that separated right drafts from those of the nearest other slices with an AUC
