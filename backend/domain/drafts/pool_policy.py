@@ -12,10 +12,6 @@ looks for the odd one out: of 10 % wrong ones it picks them twice as likely (ODD
 1 - (1 - q)^2. For the same reason verdicts are about worse drafts than the pool's: what a curve says of them is
 turned back into what is true of all (`in_pool`). How many are valid is beta-binomial by source (`expected_savings`).
 
-A question costs its beginning, whatever it asks: so the first one goes as far down the order as it takes until k valid
-ones are expected (`n_to_ask`), and another one has to be cheaper than writing what is still missing
-(`is_worth_asking_again`).
-
 A draft below `floor` never enters by expectation, however little asking would cost: the judge lets a share of wrong
 ones through, and the more are tried the more of those train. What the guard against a wrong curve lets in (`policy`)
 may lie below it.
@@ -234,22 +230,3 @@ def _decision(
 
 def _break_even(costs: float, n: int, fresh_microusd: float) -> float:
     return costs / (n * fresh_microusd) if fresh_microusd > 0 else math.inf
-
-
-def n_to_ask(expected: Sequence[float], k: int) -> int:
-    """The number of a pool's first candidates among which `k` are expected to be valid; `expected` has the chance of
-    each in the order in which selection prefers them, 1 for those that are no unverified drafts.
-
-    >>> n_to_ask([1.0, 0.5, 0.5, 0.9, 1.0, 0.8], 3), n_to_ask([0.5, 0.5], 3)
-    (5, 2)
-    """
-    sums = itertools.accumulate(expected)
-    return next((n for n, total in enumerate(sums, start=1) if total >= k - 1e-9), len(expected))
-
-
-def is_worth_asking_again(
-    n_missing: int, *, fresh_microusd: float, verify_microusd: float, overhead_microusd: float
-) -> bool:
-    """Say whether asking about other drafts costs less than writing the picks that a compile is missing, where what is
-    verified does not suffice: `overhead_microusd` is that of the whole question."""
-    return overhead_microusd + n_missing * verify_microusd < n_missing * fresh_microusd

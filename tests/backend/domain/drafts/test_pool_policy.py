@@ -15,8 +15,6 @@ from backend.domain.drafts.pool_policy import (
     PoolDecision,
     decide_pool,
     in_pool,
-    is_worth_asking_again,
-    n_to_ask,
 )
 from backend.domain.drafts.vocabulary import Arm, Kinship
 
@@ -205,16 +203,3 @@ def test_what_verdicts_on_picks_say_is_turned_back_into_what_is_true_of_the_pool
     assert right / asked < 0.68
     assert in_pool(right / asked, 8 / 24) == pytest.approx(0.75, abs=0.02)
     assert in_pool(0.6, 1.0) == pytest.approx(0.6)
-
-
-def test_the_first_question_goes_down_the_order_until_enough_are_expected() -> None:
-    assert n_to_ask([1.0] * 24, 8) == 8
-    assert n_to_ask([0.8] * 24, 8) == 10
-    assert n_to_ask([0.8] * 4, 8) == 4
-
-
-def test_another_question_has_to_cost_less_than_writing() -> None:
-    prices = {"fresh_microusd": 86.0, "verify_microusd": 21.0, "overhead_microusd": 550.0}
-    assert not is_worth_asking_again(0, **prices)
-    assert not is_worth_asking_again(8, **prices)
-    assert is_worth_asking_again(9, **prices)
