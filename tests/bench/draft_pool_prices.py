@@ -83,7 +83,8 @@ class Spent:
 @dataclass(slots=True, kw_only=True)
 class Played:
     """One stream under one policy. `spent` has one entry a compile; of the drafts: asked about, accepted, of these bad;
-    picked ones that are bad before and after the label votes, of all picks."""
+    picked ones that are bad
+    before and after the label votes, of all picks; picks that would be others if all had been asked about."""
 
     spent: list[Spent] = field(default_factory=list)
     n_asked: int = 0
@@ -92,5 +93,6 @@ class Played:
     n_picks: int = 0
     n_bad_picks: int = 0
     n_bad_after: int = 0
+    n_displaced: int = 0
     n_pooled: int = 0
     n_turns: int = 0

@@ -78,10 +78,17 @@ class World:
         return len(self.distances)
 
 
-def draw_worlds(families: Sequence[Family], outside: Rows, n: int, seed: int, passed: FilterRates) -> Iterator[World]:
-    """`n` streams that take the families in turn."""
+def draw_worlds(
+    families: Sequence[Family],
+    outside: Rows,
+    n: int,
+    seed: int,
+    passed: FilterRates,
+    specificity: float = SPECIFICITY,
+) -> Iterator[World]:
+    """`n` streams that take the families in turn; the judge refuses `specificity` of the wrong drafts."""
     for i, child in enumerate(np.random.SeedSequence(seed).spawn(n)):
-        yield _world(families[i % len(families)], outside, passed, np.random.default_rng(child))
+        yield _world(families[i % len(families)], outside, passed, specificity, np.random.default_rng(child))
 
 
 def filter_rates(families: Sequence[Family], seed: int, n_draws: int = 6) -> FilterRates:
@@ -114,7 +121,7 @@ class _Slice:
     vector: Rows
 
 
-def _world(family: Family, outside: Rows, passed: FilterRates, rng: np.random.Generator) -> World:
+def _world(family: Family, outside: Rows, passed: FilterRates, specificity: float, rng: np.random.Generator) -> World:
     grain = str(rng.choice(GRAINS, p=GRAIN_SHARES))
     slices = _slices(family, outside, rng)
     vectors = np.stack([each.vector for each in slices])
@@ -138,12 +145,12 @@ def _world(family: Family, outside: Rows, passed: FilterRates, rng: np.random.Ge
         distances=1 - vectors @ vectors.T,
         rates=rates,
         is_right=is_right,
-        says_yes=np.where(is_right, answers < SENSITIVITY, answers > SPECIFICITY),
+        says_yes=np.where(is_right, answers < SENSITIVITY, answers > specificity),
         passes=rng.random(is_right.shape) < np.where(is_right | of_label, passed.own, passed.other),
         is_seen=(rng.random(is_right.shape) < LABEL_VOTES) & ~of_label,
         clocks=(rng.exponential(size=is_right.shape) / np.where(is_right, 1.0, ODDS)).astype(np.float32),
         fresh_clocks=rng.exponential(size=(t, N)).astype(np.float32),
-        control_accepted=rng.random((*controls, 2)) > SPECIFICITY,
+        control_accepted=rng.random((*controls, 2)) > specificity,
         positive_accepted=rng.random(controls) < SENSITIVITY,
     )
 

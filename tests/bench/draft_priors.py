@@ -22,21 +22,24 @@ from backend.domain.drafts import priors
 from backend.domain.drafts.calibration import CEILINGS, THRESHOLDS, WIDTHS, SourceCount, flat_curve, update
 from backend.domain.drafts.vocabulary import Kinship
 from tests.bench.banking77_data import data_folder
-from tests.bench.draft_policy import SETS
 from tests.bench.draft_policy_texts import read_texts
 from tests.bench.draft_pool_play import Questions, play_pool
 from tests.bench.draft_pool_policies import Fixed
 from tests.bench.draft_pool_prices import Scenario, Spent
+from tests.bench.draft_pool_texts import chosen_families
 from tests.bench.draft_pool_world import World, draw_worlds, filter_rates
 
 N_STREAMS = 84
+SEED = 1
 N_STEPS = 2000
 LEAST_WEIGHT = 0.02
 ANY_PRICE = Scenario(name="", input=1, output=5, length=60)
 
 
 class Everything(Fixed):
-    """Pools whatever is there, and keeps the verdicts by kinship."""
+    """Pools whatever is there, also what a local filter would leave out, and keeps the verdicts by kinship."""
+
+    uses_filter = False
 
     def __init__(self, seed: int) -> None:
         super().__init__(2.0, 0.6, seed=seed)
@@ -109,9 +112,8 @@ def main() -> int:
     except FileNotFoundError as missing:
         print(f"No data, nothing fitted: {missing}", file=sys.stderr)
         return 1
-    numbers, seed = SETS["chosen"]
-    families = [texts.families[i] for i in numbers]
-    worlds = draw_worlds(families, texts.outside, asked.streams, seed, filter_rates(families, seed))
+    families = chosen_families(texts)
+    worlds = draw_worlds(families, texts.outside, asked.streams, SEED, filter_rates(families, SEED))
     streams = [verdicts_of(world, i) for i, world in enumerate(worlds)]
     atoms = {kinship: fit([counts[kinship] for counts in streams]) for kinship in Kinship}
     for kinship, each in atoms.items():

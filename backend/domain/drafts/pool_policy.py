@@ -125,7 +125,7 @@ def in_pool(asked: float, share: float) -> float:
     >>> [round(in_pool(0.6, share), 3) for share in (0.01, 1 / 3, 1.0)]
     [0.749, 0.714, 0.6]
     """
-    odds = (1 - (1 - share) ** ODD_ONE_OUT) / share
+    odds: float = (1 - (1 - share) ** ODD_ONE_OUT) / share
     return odds * asked / (1 - asked + odds * asked)
 
 
