@@ -5,8 +5,8 @@
 The data are the streams of `draft_pool` over the seven families `chosen` (five domains of CLINC150, two parts of
 BANKING77; the others are for measuring), seed 1, in which everything that a slice finds is pooled in random order: the
 verdicts on its picks are what a product learns from. A kinship's prior is the mixture of the grid's sigmoids under
-which the streams' verdicts are likeliest (nonparametric maximum likelihood by EM, one sigmoid a stream); what weighs
-little is left out.
+which the streams' verdicts are likeliest (nonparametric maximum likelihood by EM, one sigmoid a stream); those
+that weigh least are left out, and the others fitted again.
 """
 
 import argparse
@@ -61,21 +61,29 @@ def fit(streams: Sequence[Sequence[SourceCount]]) -> list[priors.Atom]:
     """The mixture's atoms, heaviest first; `streams` without verdicts say nothing."""
     logs = np.stack([_log_likelihoods(counts) for counts in streams if counts])
     likelihoods = np.exp(logs - logs.max(axis=1, keepdims=True))
-    weights = np.full(logs.shape[1], 1 / logs.shape[1])
-    for _ in range(N_STEPS):
-        joint = likelihoods * weights
-        weights = (joint / joint.sum(axis=1, keepdims=True)).mean(axis=0)
-    weights[weights < LEAST_WEIGHT] = 0
-    weights /= weights.sum()
+    weights = _mixture(likelihoods, N_STEPS)
+    places = np.unique((likelihoods * weights).argmax(axis=1))  # each stream's likeliest: many sigmoids are alike
+    while True:
+        weights = _mixture(likelihoods[:, places], N_STEPS // 10)
+        if weights.min() >= LEAST_WEIGHT:
+            break
+        places = np.delete(places, weights.argmin())
     shape = (len(THRESHOLDS), len(WIDTHS), len(CEILINGS))
-    places = ((int(place), np.unravel_index(place, shape)) for place in np.argsort(-weights))
+    order = np.argsort(-weights)
+    at = [np.unravel_index(places[number], shape) for number in order]
     return [
-        priors.Atom(
-            round(float(THRESHOLDS[t]), 3), float(WIDTHS[w]), float(CEILINGS[c]), round(float(weights[place]), 3)
-        )
-        for place, (t, w, c) in places
-        if weights[place] > 0
+        priors.Atom(round(float(THRESHOLDS[t]), 3), float(WIDTHS[w]), float(CEILINGS[c]), round(float(weight), 3))
+        for (t, w, c), weight in zip(at, weights[order], strict=True)
     ]
+
+
+def _mixture(likelihoods: NDArray[np.float64], n_steps: int) -> NDArray[np.float64]:
+    """Weights of the columns, by EM."""
+    weights = np.full(likelihoods.shape[1], 1 / likelihoods.shape[1])
+    for _ in range(n_steps):
+        joint = np.maximum(likelihoods * weights, 1e-300)
+        weights = (joint / joint.sum(axis=1, keepdims=True)).mean(axis=0)
+    return weights
 
 
 def _log_likelihoods(counts: Sequence[SourceCount]) -> NDArray[np.float64]:
