@@ -13,7 +13,7 @@ WORKERS := -n $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or
 # bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-json demo-drafts up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama test-servers bench-structured-output ledger-check backup restore lock wheel clean
+.PHONY: help setup demo demo-json demo-drafts up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-draft-pool bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama test-servers bench-structured-output ledger-check backup restore lock wheel clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -282,6 +282,10 @@ bench-vllm-exactness: setup setup-vllm
 # a quarter of an hour: when drafts are shown, on CLINC150 and BANKING77 below KOLM_DATA
 bench-draft-policy: setup
 	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.draft_policy $(KOLM_DATA)
+
+# a quarter of an hour: drafts that compete unverified, on HWU64 (below KOLM_LABEL_DATA), CLINC150 and BANKING77
+bench-draft-pool: setup
+	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.draft_pool $(KOLM_DATA)
 
 # an hour: K-scores of compiles that take drafts, beside those that take none; goes on where it was interrupted
 bench-draft-kscore: setup

@@ -46,7 +46,7 @@ def locked_calibration(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> C
 
 
 def initial_curves(strategy: Strategy) -> Curves:
-    """Before the first verdict: priors were fitted to judges' verdicts, for nothing else."""
+    """The curves before the first verdict. Priors were fitted to judges' verdicts, and to nothing else."""
     return prior_curves() if strategy is Strategy.JUDGE else flat_curves()
 
 

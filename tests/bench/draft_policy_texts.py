@@ -73,12 +73,12 @@ def read_texts(folder: Path) -> Texts:
     for question in (*data.train, *data.test):
         banking[question.intent].append(question.text)
     sentences = [text for texts in (*clinc.values(), *banking.values()) for text in texts]
-    rows = dict(zip(sentences, _embedded(sentences), strict=True))
+    rows = dict(zip(sentences, embedded(sentences), strict=True))
     intents = {name: np.stack([rows[text] for text in texts]) for name, texts in (*clinc.items(), *banking.items())}
     families = [
         Family(name=domain, intents=tuple(intents[name] for name in names.split())) for domain, names in DOMAINS.items()
     ]
-    families += _banking_parts([intents[name] for name in sorted(banking)])
+    families += parts_of("banking77", [intents[name] for name in sorted(banking)], N_BANKING_PARTS)
     return Texts(families=tuple(families), outside=intents["oos"])
 
 
@@ -90,17 +90,18 @@ def _clinc(path: Path) -> dict[str, list[str]]:
     return found
 
 
-def _banking_parts(intents: list[Rows]) -> list[Family]:
-    """Intents whose mean sentences are near each other, by Ward's linkage."""
+def parts_of(name: str, intents: list[Rows], n_parts: int) -> list[Family]:
+    """Families of intents whose mean sentences are near each other, by Ward's linkage."""
     centres = np.stack([rows.mean(axis=0) for rows in intents])
-    part_of = fcluster(linkage(centres, "ward"), N_BANKING_PARTS, "maxclust")
+    part_of = fcluster(linkage(centres, "ward"), n_parts, "maxclust")
     return [
-        Family(name=f"banking77-{part}", intents=tuple(r for r, at in zip(intents, part_of, strict=True) if at == part))
-        for part in range(1, N_BANKING_PARTS + 1)
+        Family(name=f"{name}-{part}", intents=tuple(r for r, at in zip(intents, part_of, strict=True) if at == part))
+        for part in range(1, n_parts + 1)
     ]
 
 
-def _embedded(sentences: list[str]) -> Rows:
+def embedded(sentences: list[str]) -> Rows:
+    """MiniLM's unit rows, from the cache of an earlier run if there is one."""
     embedder = minilm()
     digest = hashlib.sha256("\n".join([embedder.identity, *sentences]).encode()).hexdigest()
     path = CACHE / f"kolm-draft-policy-{digest[:16]}.npy"

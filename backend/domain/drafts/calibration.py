@@ -100,7 +100,7 @@ def predict_each(curves: Curves, places: Sequence[tuple[Kinship, float]]) -> lis
     """The acceptance that the curves predict at each (kinship, distance)."""
     values = np.zeros(len(places))
     for kinship in {kinship for kinship, _ in places}:
-        at = [number for number, place in enumerate(places) if place[0] is kinship]
+        at = [number for number, place in enumerate(places) if place[0] == kinship]
         values[at] = predict(curves.of(kinship), [places[number][1] for number in at])
     return [float(value) for value in values]
 

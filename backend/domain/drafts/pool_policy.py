@@ -9,7 +9,8 @@ if all were asked.
 How many are asked: think of the pool in the order in which selection prefers it. It goes down until it has k valid
 ones, so a valid one is met with q = k / valid ones. A draft that will be refused is met more often, because selection
 looks for the odd one out: of 10 % wrong ones it picks them twice as likely (ODD_ONE_OUT), which makes that
-1 - (1 - q)^2. How many are valid is beta-binomial by source (`expected_savings`).
+1 - (1 - q)^2. For the same reason verdicts are about worse drafts than the pool's: what a curve says of them is
+turned back into what is true of all (`in_pool`). How many are valid is beta-binomial by source (`expected_savings`).
 
 A draft below `floor` never enters by expectation, however little asking would cost: the judge lets a share of wrong
 ones through, and the more are tried the more of those train. What the guard against a wrong curve lets in (`policy`)
@@ -20,7 +21,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +44,9 @@ ODD_ONE_OUT = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolDecision:
-    """`pooled` holds indices, best first; `predicted` and `propensity` are beside it. `n_counted` candidates need not
-    be written; a probe counts for none. A propensity is the chance that this draft was chosen, given everything but the
+    """`pooled` holds indices, best first; `predicted` and `propensity` are beside it: the acceptance of all drafts like
+    this one, of which the picked are worse. `n_counted` candidates need not be written; a probe counts for none. A
+    propensity is the chance that this draft was chosen, given everything but the
     random order in its source."""
 
     arm: Arm
@@ -59,8 +61,9 @@ class PoolDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """A source's drafts in random order."""
+    """A source's drafts in random order: the acceptance of those that are asked about, and of all."""
 
+    asked: float
     acceptance: float
     drafts: tuple[Offerable, ...]
 
@@ -98,13 +101,13 @@ def decide_pool(
         return PoolDecision(arm=Arm.NOT_WORTH if offerables else Arm.NO_DRAFTS)
     share = min(1.0, k / (n_there + n_wanted))
     ranked = _rank(curves, offerables, fresh_microusd, share, rng)
-    worth = [each for each in ranked if each.acceptance >= floor]
+    worth = [each for each in ranked if each.asked >= floor]
     terms = _Terms(n_wanted=n_wanted, n_there=n_there, k=k, fresh=fresh_microusd, overhead=overhead_microusd)
     plans = list(_plans(_foremost(worth, MOST_SHOWN * n_wanted), terms))
     best = max(plans, key=lambda plan: plan.net, default=None)
     if best is not None and best.net > 0:
         return _decision(Arm.OFFERED, worth, ranked, plans.index(best) + 1, best, terms)
-    few = _foremost([_Source(acceptance=s.acceptance, drafts=s.drafts[:FIRST_OF_SOURCE]) for s in ranked], n_wanted)
+    few = _foremost([replace(s, drafts=s.drafts[:FIRST_OF_SOURCE]) for s in ranked], n_wanted)
     probe = _probe(few, terms, ledger)
     if probe is None:
         share_costs = overhead_microusd + share * math.fsum(d.verify_microusd for d in ranked[0].drafts)
@@ -113,6 +116,17 @@ def decide_pool(
         )
     n, plan = probe
     return _decision(Arm.PROBED, few, ranked, n, plan, terms)
+
+
+def in_pool(asked: float, share: float) -> float:
+    """The acceptance of all drafts like those that are accepted with probability `asked` when they are picked, where a
+    `share` of a pool is picked: verdicts are about the odd ones.
+
+    >>> [round(in_pool(0.6, share), 3) for share in (0.01, 1 / 3, 1.0)]
+    [0.749, 0.714, 0.6]
+    """
+    odds: float = (1 - (1 - share) ** ODD_ONE_OUT) / share
+    return odds * asked / (1 - asked + odds * asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +148,14 @@ def _rank(
 
     def net(source: int) -> float:
         cost = math.fsum(draft.verify_microusd for draft in drafts[source]) / len(drafts[source])
-        return known[source] * fresh_microusd - share * cost
+        return in_pool(known[source], share) * fresh_microusd - share * cost
 
     return [
-        _Source(acceptance=known[source], drafts=tuple(rng.sample(drafts[source], len(drafts[source]))))
+        _Source(
+            asked=known[source],
+            acceptance=in_pool(known[source], share),
+            drafts=tuple(rng.sample(drafts[source], len(drafts[source]))),
+        )
         for source in sorted(known, key=lambda source: (-net(source), source))
     ]
 
@@ -148,7 +166,7 @@ def _foremost(sources: Sequence[_Source], most: int) -> list[_Source]:
     for source in sources:
         if most <= 0:
             break
-        taken.append(_Source(acceptance=source.acceptance, drafts=source.drafts[:most]))
+        taken.append(replace(source, drafts=source.drafts[:most]))
         most -= len(source.drafts)
     return taken
 

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from backend.domain.drafts.calibration import Curves, SourceCount, flat_curve, flat_curves, prior_curves, update
 from backend.domain.drafts.policy import EXPLORATION_SHARE, LOCKED_OUT_AFTER, Ledger, Offerable, decide
-from backend.domain.drafts.pool_policy import FLOOR, ODD_ONE_OUT, PoolDecision, decide_pool
+from backend.domain.drafts.pool_policy import (
+    FLOOR,
+    ODD_ONE_OUT,
+    PoolDecision,
+    decide_pool,
+    in_pool,
+)
 from backend.domain.drafts.vocabulary import Arm, Kinship
 
 FRESH = 86.0
@@ -182,3 +188,18 @@ def test_a_curve_that_says_never_is_probed_when_due_with_two_drafts_a_source() -
     assert set(probe.propensity) == {2 / 8}
     spent = Ledger(n_lookups=99, n_since_shown=50, spent_microusd=1e6, explored_microusd=0.02e6)
     assert decided(BAD, drafts, ledger=spent).arm is Arm.NOT_WORTH
+
+
+def test_what_verdicts_on_picks_say_is_turned_back_into_what_is_true_of_the_pool() -> None:
+    """Three quarters of a pool are right; its picks, a third of it, are drawn as selection draws them."""
+    rng = random.Random(7)
+    right = asked = 0
+    for _ in range(3000):
+        clocks = [
+            (rng.expovariate(1.0 if is_right else ODD_ONE_OUT), is_right) for is_right in [True] * 18 + [False] * 6
+        ]
+        picks = [is_right for _, is_right in sorted(clocks)[:8]]
+        right, asked = right + sum(picks), asked + len(picks)
+    assert right / asked < 0.68
+    assert in_pool(right / asked, 8 / 24) == pytest.approx(0.75, abs=0.02)
+    assert in_pool(0.6, 1.0) == pytest.approx(0.6)
