@@ -2,49 +2,55 @@
 
 A pool of fresh candidates and unverified drafts is selected from, as if all were the teacher's: drafts that counted for
 less than the others would hardly be picked where scores are close, and the pool would be the fresh ones alone. Those of
-the picks that are drafts are put to the teacher, all slices in one conversation. What it refuses
-leaves the pool, and so do drafts that its verdicts make unlikely; then selection picks again. It ends when no pick is
-unverified, after three turns at the latest. Where refusals have left a pool short, the teacher writes more.
+the picks that are drafts are put to the teacher, all slices in one conversation, with as many more as it is expected to
+refuse. What it refuses leaves the pool, and so do drafts that its verdicts make unlikely; then selection picks again.
+It ends when no pick is unverified, or another question would cost more than writing what it asks about, after three
+turns at the latest. Where refusals have left a pool short, the teacher writes more.
 
 Each turn is one transaction, and everything it goes by is in rows and in the journal: a process that takes over asks
 the same question and finds its answers there.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 from backend.compiles.models import Candidate, Slice
 from backend.compiles.reactions import first_round
 from backend.compiles.states import CandidateState
 from backend.domain.answers.candidates import Origin
-from backend.domain.drafts.calibration import acceptance_after
-from backend.domain.drafts.offer_plan import OfferPlan, OfferState, ShownDraft
-from backend.domain.drafts.pool_policy import FLOOR
-from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, VerdictKind, Verification
+from backend.domain.drafts.offer_plan import OfferState
+from backend.domain.drafts.question_policy import is_worth_asking_again
+from backend.domain.drafts.vocabulary import Certificate
 from backend.domain.lifecycle import StepName
 from workers.candidates.generation import embed_slice, fill_round
-from workers.drafts.gate_verification import gate_scores
-from workers.drafts.judging import judge_drafts, load_planned
-from workers.drafts.records import record_verdicts, save_verdicts
+from workers.drafts.described_slices import described_slices
+from workers.drafts.pool_turns import (
+    N_TURNS,
+    NOT_ASKED,
+    ask_about,
+    is_unverified,
+    leave_out,
+    plan_of,
+    slices_of,
+    unverified_of,
+)
+from workers.drafts.proposals import QUOTED_ACCEPTANCE
 from workers.embedding.protocol import Embedder
 from workers.step.durable import CompileRun
 from workers.step.teacher_session import teacher_session
+from workers.teachers.judges.judge_quotes import quote_pool, request_tokens
 from workers.teachers.protocol import TeacherFailed
 
-N_TURNS = 3
 LEAST_POOL = 0.9  # of N; below it fresh candidates fill the pool up
-REFUSED, UNLIKELY = "draft_refused", "draft_unlikely"  # why a draft is no candidate
-NOT_VERIFIED, NOT_ASKED = "draft_not_verified", "draft_not_asked"
 
-Pick = Callable[[Slice, Sequence[Candidate]], Sequence[Candidate]]
+Pick = Callable[[Slice, Sequence[Candidate], int], Sequence[Candidate]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pooling:
-    """What the selection step lends: `rows` scores and reads a slice's valid candidates, `pick` selects of them."""
+    """What the selection step lends: `rows` scores and reads a slice's valid candidates, `pick` selects so many of
+    them."""
 
     embedder: Embedder
     heldout: frozenset[str]
@@ -54,17 +60,20 @@ class Pooling:
 
 def verify_picks(run: CompileRun, pooling: Pooling) -> None:
     """Verify the drafts that are picked of this compile's slices. Safe to run again at any point."""
-    while slices := [row for row in _slices(run) if _is_open(row)]:
+    while slices := [row for row in slices_of(run) if _is_open(row)]:
         for slice_row in slices:
             _top_up(run, slice_row, pooling)
         asked = {row.position: unverified_picks(run, row, pooling) for row in slices}
-        _turn(run, StepName.SELECTION, slices, asked)
+        if any(plan_of(row).n_turns for row in slices) and not _is_worth_a_question(run, slices, asked):
+            _close_pools(run, slices)
+        else:
+            _turn(run, StepName.SELECTION, slices, asked)
 
 
 def verify_all(run: CompileRun, embedder: Embedder) -> None:
     """Verify all drafts that compete, before anything is written: where rounds of labelling may buy any candidate, and
     all are asked about anyway, the teacher then writes no more than is missing. Safe to run again at any point."""
-    while slices := [row for row in _slices(run) if _is_open(row)]:
+    while slices := [row for row in slices_of(run) if _is_open(row)]:
         for slice_row in slices:
             embed_slice(run, slice_row, embedder, StepName.SYNTHESIS)
         asked = {row.position: _open_drafts(run, row) for row in slices}
@@ -76,76 +85,85 @@ def _turn(run: CompileRun, step: StepName, slices: Sequence[Slice], asked: Mappi
     _end(run, [row for row in slices if not asked[row.position]])
     ids = {position: {row.draft_id for row in rows} for position, rows in asked.items() if rows}
     if ids:
-        _ask(run, step, [row for row in slices if row.position in ids], ids)
+        ask_about(run, step, [row for row in slices if row.position in ids], ids)
 
 
 def _open_drafts(run: CompileRun, slice_row: Slice) -> list[Candidate]:
-    if _plan(slice_row).n_turns >= N_TURNS:
+    if plan_of(slice_row).n_turns >= N_TURNS:
         return []
     with run.transaction():
-        return _unverified(run, slice_row)
+        return unverified_of(run, slice_row)
 
 
-def is_unverified(row: Candidate) -> bool:
-    """Say whether a candidate is a draft that nobody has verified."""
-    return row.origin == Origin.DRAFT and not row.certificate
+def unverified_picks(run: CompileRun, slice_row: Slice, pooling: Pooling) -> Sequence[Candidate]:
+    """The unverified drafts among the slice's picks; the first time with the next ones, as many as are expected to be
+    refused."""
+    rows, plan = pooling.rows(slice_row), plan_of(slice_row)
+    if plan.n_turns >= N_TURNS or not any(map(is_unverified, rows)):
+        return ()
+    k = int(slice_row.k_requested)
+    picked = [row for row in pooling.pick(slice_row, rows, k) if is_unverified(row)]
+    if plan.n_turns or not picked:
+        return picked
+    predicted = {one.draft_id: one.predicted for one in plan.pooled}
+    n_spare = math.ceil(math.fsum(1 - predicted.get(row.draft_id, 1.0) for row in picked))
+    more = pooling.pick(slice_row, rows, min(len(rows), k + n_spare))
+    ids = {row.id for row in picked}
+    return [*picked, *(row for row in more if is_unverified(row) and row.id not in ids)]
 
 
-def unverified_picks(run: CompileRun, slice_row: Slice, pooling: Pooling) -> list[Candidate]:
-    """The unverified drafts among the slice's picks."""
-    rows = pooling.rows(slice_row)
-    if _plan(slice_row).n_turns >= N_TURNS or not any(map(is_unverified, rows)):
-        return []
-    return [row for row in pooling.pick(slice_row, rows) if is_unverified(row)]
+def _is_worth_a_question(run: CompileRun, slices: Sequence[Slice], asked: Mapping[int, Sequence[Candidate]]) -> bool:
+    """Say whether asking about these costs less than having as many written."""
+    rows = [row for each in asked.values() for row in each]
+    if not rows:
+        return True
+    tokens = request_tokens(described_slices(run.spec, [row for row in slices_of(run) if not row.is_captured]))
+    price = run.prices.of(run.spec.teacher.model)
+    quote = quote_pool(tokens, [row.n_tokens for row in rows], price, n_slices=1, acceptance=QUOTED_ACCEPTANCE)
+    fresh = [plan.fresh_microusd for row in slices if (plan := plan_of(row)).fresh_microusd is not None]
+    return is_worth_asking_again(
+        len(rows),
+        fresh_microusd=sum(fresh) / len(fresh) if fresh else 0.0,
+        verify_microusd=sum(quote.per_draft_microusd) / len(rows),
+        overhead_microusd=quote.overhead_microusd,
+    )
 
 
-def leave_out(rows: Sequence[Candidate], reason: str) -> None:
-    """Take unverified drafts out of their pool, for good."""
-    for row in rows:
-        row.move(CandidateState.REJECTED)
-        row.reasons = [reason]
-    Candidate.objects.bulk_update(rows, ["state", "reasons"], batch_size=500)
-
-
-def _slices(run: CompileRun) -> list[Slice]:
+def _close_pools(run: CompileRun, slices: Sequence[Slice]) -> None:
+    """Ask no more: what is picked in the end is fresh, or verified already."""
     with run.transaction():
-        return list(Slice.objects.filter(tenant_id=run.tenant_id, compile_id=run.compile_id).order_by("position"))
+        for slice_row in slices:
+            slice_row.offer_plan = replace(plan_of(slice_row), n_turns=N_TURNS)
+            slice_row.save(update_fields=["drafts"])
 
 
 def _is_open(slice_row: Slice) -> bool:
     return slice_row.offer_plan is not None and slice_row.offer_plan.state is OfferState.POOLED
 
 
-def _plan(slice_row: Slice) -> OfferPlan:
-    plan = slice_row.offer_plan
-    assert plan is not None
-    return plan
-
-
-def _unverified(run: CompileRun, slice_row: Slice) -> list[Candidate]:
-    rows = Candidate.objects.filter(
-        tenant_id=run.tenant_id,
-        slice=slice_row,
-        state=CandidateState.VALID,
-        origin=Origin.DRAFT,
-        certificate="",
-    )
-    return list(rows.order_by("text_key"))
-
-
 def _top_up(run: CompileRun, slice_row: Slice, pooling: Pooling) -> None:
-    """Have the teacher write what refusals have left missing of N, where that is more than a tenth."""
-    plan = _plan(slice_row)
+    """Have the teacher write what refusals have left missing of N, where that is more than a tenth; where no more is
+    asked, what is missing of K."""
+    plan = plan_of(slice_row)
     if not plan.n_turns or slice_row.round != first_round(slice_row):
         return
+    _write_missing(run, slice_row, pooling)  # of what was decided before, if a process died since
+    valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID)
     with run.transaction():
-        judged = Candidate.objects.filter(
-            tenant_id=run.tenant_id, slice=slice_row, certificate=Certificate.JUDGED, state=CandidateState.VALID
-        )
-        counted = math.floor(judged.count() + math.fsum(one.predicted for one in plan.pooled))
-        if counted < plan.n_counted - (1 - LEAST_POOL) * slice_row.n_candidates:
-            slice_row.offer_plan = replace(plan, n_counted=counted)
+        n_unverified = len(unverified_of(run, slice_row))
+        if plan.n_turns >= N_TURNS:
+            n_missing = int(slice_row.k_requested) - (valid.count() - n_unverified)
+        else:
+            n_judged = valid.filter(certificate=Certificate.JUDGED).count()
+            n_missing = plan.n_counted - math.floor(n_judged + math.fsum(one.predicted for one in plan.pooled))
+            n_missing = n_missing if n_missing > (1 - LEAST_POOL) * slice_row.n_candidates else 0
+        if n_missing > 0:
+            slice_row.offer_plan = replace(plan, n_counted=max(0, plan.n_counted - n_missing))
             slice_row.save(update_fields=["drafts"])
+    _write_missing(run, slice_row, pooling)
+
+
+def _write_missing(run: CompileRun, slice_row: Slice, pooling: Pooling) -> None:
     try:
         with teacher_session(run) as session:
             fill_round(run, slice_row, session, pooling.heldout, StepName.SELECTION)
@@ -161,10 +179,9 @@ def _end(run: CompileRun, slices: Sequence[Slice]) -> None:
     were accepted are what need not be written."""
     with run.transaction():
         for slice_row in slices:
-            plan = _plan(slice_row)
+            plan = plan_of(slice_row)
             if plan.n_turns >= N_TURNS:
-                leave_out(_unverified(run, slice_row), NOT_ASKED)
-                plan = replace(plan, pooled=())
+                leave_out(unverified_of(run, slice_row), NOT_ASKED)
             slice_row.n_from_drafts = (
                 Candidate.objects.filter(
                     tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID, origin=Origin.DRAFT
@@ -172,111 +189,9 @@ def _end(run: CompileRun, slices: Sequence[Slice]) -> None:
                 .exclude(certificate="")
                 .count()
             )
-            if not plan.pooled:
+            if not plan.pooled and slice_row.round == first_round(slice_row):
                 n_missing = int(slice_row.n_candidates) - plan.n_free
                 n_judged = int(slice_row.n_from_drafts) - plan.n_free
                 plan = replace(plan, n_counted=min(n_judged, n_missing))
             slice_row.offer_plan = replace(plan, state=OfferState.VERIFIED)
             slice_row.save(update_fields=["drafts", "n_from_drafts"])
-
-
-def _ask(run: CompileRun, step: StepName, slices: Sequence[Slice], asked: Mapping[int, set[UUID]]) -> None:
-    """One turn: the question about the drafts of these ids, by the position of their slice, and what comes of it."""
-    loaded = {row.position: load_planned(run, _plan(row)) for row in slices}
-    drafts = {
-        row.position: [
-            loaded[row.position][one.draft_id]
-            for one in _plan(row).pooled
-            if one.draft_id in asked[row.position] and one.draft_id in loaded[row.position]
-        ]
-        for row in slices
-    }
-    far = {
-        row.position: [draft for one in _plan(row).far if (draft := loaded[row.position].get(one.draft_id))]
-        for row in slices
-    }
-    turn = max(_plan(row).n_turns for row in slices)
-    with teacher_session(run) as session:
-        shown = {position: rows for position, rows in drafts.items() if rows}
-        judged = judge_drafts(run, step, session, _slices(run), shown, far=far, turn=turn)
-    scores = {row.position: _gate_scores(run, row, drafts[row.position]) for row in slices}
-    with run.transaction():
-        if judged.refusal:
-            run.warn("drafts_not_verified", f"No drafts are used: {judged.refusal}.")
-        for slice_row in slices:
-            verification = judged.by_slice.get(slice_row.position, Verification(verdicts=(), is_void=True))
-            at = slice_row.position
-            _save(run, step, slice_row, asked[at], loaded[at], verification, scores[at], is_last=bool(judged.refusal))
-
-
-def _save(
-    run: CompileRun,
-    step: StepName,
-    slice_row: Slice,
-    asked: set[UUID],
-    loaded: Mapping[UUID, StoredDraft],
-    verification: Verification,
-    scores: Mapping[UUID, float],
-    *,
-    is_last: bool,
-) -> None:
-    """Save one slice's verdicts, what they make of its candidates, and what they teach."""
-    plan = _plan(slice_row)
-    accepted = {v.draft_id: v for v in verification.verdicts if v.is_accepted and v.kind is VerdictKind.VERDICT}
-    judged = {v.draft_id for v in verification.verdicts if v.kind is VerdictKind.VERDICT}
-    rest = _still_likely(plan, loaded, verification.verdicts)
-    if is_last:
-        rest = ()
-    kept = {one.draft_id for one in rest}
-    rows = _unverified(run, slice_row)
-    entered = [row for row in rows if row.draft_id in accepted]
-    for row in entered:
-        row.certificate = Certificate.JUDGED
-        row.cost_microusd = accepted[row.draft_id].cost_microusd
-    Candidate.objects.bulk_update(entered, ["certificate", "cost_microusd"], batch_size=500)
-    gone = [row for row in rows if row.draft_id not in accepted and row.draft_id not in kept]
-    leave_out([row for row in gone if row.draft_id in judged], REFUSED)
-    leave_out([row for row in gone if row.draft_id in asked - judged], NOT_VERIFIED)
-    leave_out([row for row in gone if row.draft_id not in asked], UNLIKELY)
-    save_verdicts(run, plan, verification, list(loaded.values()), scores)
-    plan = record_verdicts(plan, verification, len(entered))
-    slice_row.offer_plan = replace(
-        plan,
-        pooled=rest,
-        n_turns=N_TURNS if is_last else plan.n_turns + 1,
-        judged_microusd=plan.judged_microusd + verification.cost.amount_microusd,
-        controls=plan.far,
-    )
-    slice_row.save(update_fields=["drafts"])
-    if verification.verdicts:
-        message = f"{slice_row.name}: {len(entered)} of {len(verification.verdicts)} drafts taken"
-        run.progress(step, done=0, total=slice_row.n_candidates, message=message)
-
-
-def _still_likely(
-    plan: OfferPlan, loaded: Mapping[UUID, StoredDraft], verdicts: Sequence[DraftVerdict]
-) -> tuple[ShownDraft, ...]:
-    """The drafts that were not asked about, each with what is expected of it now: drafts of one source succeed and fail
-    together. Those below the floor are no longer among them."""
-    source_of = {id: draft.source_id for id, draft in loaded.items()}
-    counted = [v for v in verdicts if v.kind is VerdictKind.VERDICT]
-    n_shown = Counter(source_of[v.draft_id] for v in counted)
-    n_accepted = Counter(source_of[v.draft_id] for v in counted if v.is_accepted)
-    asked = {v.draft_id for v in verdicts}
-    rest = []
-    for one in plan.pooled:
-        source = source_of.get(one.draft_id)
-        if source is None or one.draft_id in asked:
-            continue
-        predicted = acceptance_after(one.predicted, n_shown[source], n_accepted[source])
-        if predicted >= FLOOR:
-            rest.append(replace(one, predicted=predicted))
-    return tuple(rest)
-
-
-def _gate_scores(run: CompileRun, slice_row: Slice, drafts: Sequence[StoredDraft]) -> dict[UUID, float]:
-    """The scores that the task's verifiers give the judged drafts, where the spec lets them certify a gate."""
-    if not run.spec.draft_cache.gate or not drafts:
-        return {}
-    scores = gate_scores(run, slice_row, [draft.text for draft in drafts])
-    return {} if scores is None else {draft.draft_id: s for draft, s in zip(drafts, scores, strict=True)}

@@ -20,9 +20,10 @@ from backend.domain.money.teacher_prices import resolve_prices
 from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource
 from backend.drafts.previews import PreviewedSlice
+from workers.drafts.fresh_costs import fresh_cost, verification_context
 from workers.drafts.lookup import drafts_off_label, look_up, offers_drafts
 from workers.drafts.plan import PlannedOffer, plan_offer
-from workers.drafts.proposals import PlanContext, Proposal, fresh_cost, verification_context
+from workers.drafts.proposals import PlanContext, Proposal
 from workers.embedding.protocol import Embedder
 
 REASONS = {

@@ -17,8 +17,9 @@ from backend.drafts.models import Verdict
 from workers.candidates.generation import shown_exemplars
 from workers.drafts.admission import with_bounds
 from workers.drafts.dialogues import run_dialogue
+from workers.drafts.fresh_costs import fresh_cost, verification_context, with_old_prompts
 from workers.drafts.gate_verification import gate_verifier
-from workers.drafts.proposals import decide_by, fresh_cost, verification_context, verifiers_of, with_old_prompts
+from workers.drafts.proposals import decide_by, verifiers_of
 from workers.drafts.records import verified_by
 from workers.step.durable import CompileRun
 from workers.step.teacher_session import TeacherSession, seed_of

@@ -19,7 +19,8 @@ from workers.candidates.rewards import ask_rewards
 from workers.candidates.slices import slice_text
 from workers.drafts.audit import audit_drafts
 from workers.drafts.keeping import keep_drafts, note_outcome
-from workers.drafts.picks import NOT_ASKED, Pooling, is_unverified, leave_out, verify_picks
+from workers.drafts.picks import Pooling, verify_picks
+from workers.drafts.pool_turns import NOT_ASKED, is_unverified, leave_out
 from workers.drafts.savings import close_offer, drafts_of_compile
 from workers.gap.mitigation import choose, select_as_asked, warn_of_gap
 from workers.gap.selection_record import Chosen, emit_report, selection_record, without_columns
@@ -56,8 +57,8 @@ def _verify_drafts(run: CompileRun) -> None:
         _finish_round(run, slice_row)
         return _valid(run, slice_row)
 
-    def pick(slice_row: Slice, rows: Sequence[Candidate]) -> list[Candidate]:
-        chosen = select_as_asked(run, slice_row, rows, slice_row.k_requested)
+    def pick(slice_row: Slice, rows: Sequence[Candidate], k: int) -> list[Candidate]:
+        chosen = select_as_asked(run, slice_row, rows, k)
         return [rows[i] for i in chosen.picks]
 
     verify_picks(run, Pooling(embedder=embedder_of(run), heldout=heldout_keys(run), rows=rows, pick=pick))

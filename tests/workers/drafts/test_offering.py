@@ -38,7 +38,7 @@ from tests.workers.pipeline_helpers import (
     told_apart,
     walk_through,
 )
-from workers.drafts import picks, records
+from workers.drafts import picks, pool_turns, records
 from workers.drafts.picks import LEAST_POOL
 from workers.teachers.protocol import TeacherFailed
 
@@ -389,7 +389,7 @@ def test_a_worker_that_dies_after_the_question_asks_it_no_second_time(known, mon
             raise error
         records.save_verdicts(*arguments)
 
-    monkeypatch.setattr(picks, "save_verdicts", dies)
+    monkeypatch.setattr(pool_turns, "save_verdicts", dies)
     with pytest.raises(RuntimeError, match="killed"):
         walk_through(run, *TO_SELECTION)
     assert any(map(is_about_drafts, asked.asked))
@@ -440,7 +440,7 @@ def test_a_price_that_changes_between_offer_and_verdict_is_the_one_that_is_booke
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(picks, "judge_drafts", dies)
+        patched.setattr(pool_turns, "judge_drafts", dies)
         with pytest.raises(RuntimeError, match="killed"):
             walk_through(run, *TO_SELECTION)
     dearer = spec()["teacher"]["price"] | {"output_usd_per_mtok": 4.0}

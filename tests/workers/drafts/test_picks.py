@@ -34,7 +34,7 @@ from tests.workers.pipeline_helpers import (
     taught_by,
     walk_through,
 )
-from workers.drafts.picks import NOT_ASKED, REFUSED
+from workers.drafts.pool_turns import NOT_ASKED, REFUSED
 
 pytestmark = [pytest.mark.usefixtures("committed_db"), pytest.mark.nightly]
 ALL = {"sampling": {"method": "all", "k_select": N}}  # every candidate is a pick
