@@ -151,7 +151,7 @@ def _top_up(run: CompileRun, slice_row: Slice, pooling: Pooling) -> None:
     valid = Candidate.objects.filter(tenant_id=run.tenant_id, slice=slice_row, state=CandidateState.VALID)
     with run.transaction():
         n_unverified = len(unverified_of(run, slice_row))
-        if plan.n_turns >= N_TURNS:
+        if plan.n_turns >= N_TURNS and plan.pooled:  # no more is asked, and drafts are left that counted
             n_missing = int(slice_row.k_requested) - (valid.count() - n_unverified)
         else:
             n_judged = valid.filter(certificate=Certificate.JUDGED).count()
