@@ -237,7 +237,7 @@ def _with_relatives(
     tenant_id: UUID, scope: Scope, row: Any, macs: _Macs, n_sources: int, near: Sequence[tuple[Source, float]]
 ) -> list[tuple[Source, float, Kinship]]:
     """The near sources and the newest relatives, closest first: one whose hint was rewritten may lie far away."""
-    found = {source.id: (source, distance) for source, distance in near}
+    by_id = {source.id: (source, distance) for source, distance in near}
     for where in ({"slice_mac": macs.name}, {"label_mac": macs.label}):
         if None in where.values():
             continue
@@ -247,8 +247,8 @@ def _with_relatives(
         for source in rows.only(*_SOURCE_FIELDS, "embedding").order_by("-id")[:n_sources]:
             stored = np.asarray(source.embedding, dtype=np.float32)
             distance = max(0.0, 1.0 - float(row @ stored / np.linalg.norm(stored)))
-            found.setdefault(source.id, (source, distance))
-    ranked = [(source, distance, macs.kinship(source)) for source, distance in found.values()]
+            by_id.setdefault(source.id, (source, distance))
+    ranked = [(source, distance, macs.kinship(source)) for source, distance in by_id.values()]
     return sorted(ranked, key=lambda each: (_KINSHIPS.index(each[2]), each[1], each[0].id))
 
 
@@ -370,7 +370,7 @@ def far_drafts(tenant_id: UUID, scope: Scope, vector: Any, *, near: set[UUID], n
 
 
 def load_drafts(tenant_id: UUID, family: str, distances: Mapping[UUID, float]) -> dict[UUID, StoredDraft]:
-    """Drafts by id, as they were found before; what was deleted since is not among them."""
+    """Drafts by id, as they were by_id before; what was deleted since is not among them."""
     vault = open_vault(tenant_id, family)
     if vault is None:
         return {}

@@ -44,8 +44,8 @@ class Unfinished(Exception):
 
 
 def spec_of(arm: str, seed: int) -> dict[str, Any]:
-    """The demo's task with a quarter of its pool and the defaults for all else; all gold is held out, and no slice kept from
-    drafts. PICKS has a fixed plan, under which the teacher is asked about picks alone; a default one may buy any
+    """The demo's task with a quarter of its pool and the defaults for all else; all gold is held out, and no slice kept
+    from drafts. PICKS has a fixed plan, under which the teacher is asked about picks alone; a default one may buy any
     candidate, and all that compete are asked about."""
     spec: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text())
     spec |= {

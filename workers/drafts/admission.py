@@ -105,7 +105,7 @@ def pool_drafts(
             continue
         key = text_key(draft.text)
         if not (check_text(draft.text, heldout, key) or gate_reasons(run.spec, draft.text)):
-            rows.setdefault(key, _unverified(run, compile, slice_row, draft, key))
+            rows.setdefault(key, _unverified_row(run, compile, slice_row, draft, key))
     known = Candidate.objects.filter(tenant_id=run.tenant_id, compile=compile, text_key__in=list(rows))
     for key in known.values_list("text_key", flat=True):
         del rows[key]
@@ -116,7 +116,7 @@ def pool_drafts(
     return replace(plan, pooled=pooled, n_pooled=len(pooled), n_counted=n_counted, n_free=int(slice_row.n_from_drafts))
 
 
-def _unverified(run: CompileRun, compile: Compile, slice_row: Slice, draft: StoredDraft, key: str) -> Candidate:
+def _unverified_row(run: CompileRun, compile: Compile, slice_row: Slice, draft: StoredDraft, key: str) -> Candidate:
     return Candidate(
         tenant_id=run.tenant_id,
         compile=compile,

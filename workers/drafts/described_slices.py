@@ -11,9 +11,9 @@ from workers.teachers.prompts.candidate_and_label import slice_lines
 
 def described_slices(spec: Spec, filled: Sequence[Slice]) -> JudgeQuestion:
     """The question about slices that nothing is asked about yet: what every request begins with."""
-    return judge_question(spec, tuple(described(slice_row) for slice_row in filled), seed=None)
+    return judge_question(spec, tuple(describe(slice_row) for slice_row in filled), seed=None)
 
 
-def described(slice_row: Slice) -> JudgedSlice:
+def describe(slice_row: Slice) -> JudgedSlice:
     """The slice by its lines alone."""
     return JudgedSlice(key=slice_row.position, lines=tuple(slice_lines(slice_spec(slice_row))))

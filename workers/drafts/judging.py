@@ -18,7 +18,7 @@ from backend.domain.lifecycle import StepName
 from backend.drafts.cache import load_drafts
 from workers.candidates.engine_proposals import cache_salt_of
 from workers.candidates.ranking import stack
-from workers.drafts.described_slices import described
+from workers.drafts.described_slices import describe
 from workers.drafts.dialogues import run_dialogue
 from workers.embedding.protocol import Rows
 from workers.step.durable import CompileRun
@@ -122,7 +122,7 @@ def _question(
 ) -> JudgeQuestion:
     filled = [slice_row for slice_row in slices if not slice_row.is_captured]
     pools = {slice_row.position: _pool(run, slice_row) for slice_row in filled}
-    judged = tuple(_judged(slice_row, pools, asked, far) for slice_row in filled)
+    judged = tuple(_as_asked(slice_row, pools, asked, far) for slice_row in filled)
     return judge_question(run.spec, judged, seed=seed_of(run, "judge"), cache_salt=cache_salt_of(run))
 
 
@@ -138,13 +138,13 @@ def audit_question(run: CompileRun, slice_row: Slice) -> tuple[JudgeQuestion, Ju
     return question, next(one for one in question.slices if one.key == slice_row.position)
 
 
-def _judged(
+def _as_asked(
     slice_row: Slice,
     pools: "Mapping[int, _Pool]",
     asked: Mapping[int, Sequence[StoredDraft]],
     far: Mapping[int, Sequence[StoredDraft]],
 ) -> JudgedSlice:
-    position, shown = slice_row.position, described(slice_row)
+    position, shown = slice_row.position, describe(slice_row)
     if position not in asked:
         return shown
     return replace(

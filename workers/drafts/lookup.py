@@ -110,17 +110,17 @@ def drafts_off_label(
     rows = embedder.embed([*texts, *(row["input"] for row in gold)])
     place = {text: at for at, text in enumerate(texts)}
     labels = [names.index(row["output"]) if row["output"] in names else -1 for row in gold]
-    found = []
+    off_label = []
     for slice_row, drafts in zip(slices, first, strict=True):
         own = names.index(slice_row.label) if slice_row.label in names else -1
         vectors = rows[[place[draft.text] for draft in drafts]]
         off = is_off_label(vectors, [own] * len(drafts), rows[len(texts) :], labels)
-        found.append(frozenset(draft.draft_id for draft, is_off in zip(drafts, off, strict=True) if is_off))
-    return found
+        off_label.append(frozenset(draft.draft_id for draft, is_off in zip(drafts, off, strict=True) if is_off))
+    return off_label
 
 
 def _first_drafts(sources: Sequence[NearSource], most: int) -> list[StoredDraft]:
-    """Those of the first that come from no relative."""
+    """Return those of the first that come from no relative."""
     drafts = [draft for source in sources for draft in source.drafts if not draft.is_kept]
     return [draft for draft in drafts[:most] if draft.kinship is Kinship.OTHER]
 

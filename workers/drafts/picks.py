@@ -49,7 +49,7 @@ Pick = Callable[[Slice, Sequence[Candidate], int], Sequence[Candidate]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pooling:
-    """What the selection step lends: `rows` scores and reads a slice's valid candidates, `pick` selects so many of
+    """The selection step's part: `rows` scores and reads a slice's valid candidates, `pick` selects so many of
     them."""
 
     embedder: Embedder

@@ -107,7 +107,7 @@ def _with_proposal(
         price_version=context.price.version,
         gate_threshold=proposal.gate_threshold,
     )
-    shown = _pooled(proposal, decision) if isinstance(decision, PoolDecision) else _order_shown(proposal, decision)
+    shown = _pool_of(proposal, decision) if isinstance(decision, PoolDecision) else _order_shown(proposal, decision)
     if not shown:
         return plan
     far = far_drafts(
@@ -134,10 +134,10 @@ def _with_proposal(
     return replace(plan, state=OfferState.PLANNED, shown=shown, n_first=len(decision.first))
 
 
-def _pooled(proposal: Proposal, decision: PoolDecision) -> tuple[ShownDraft, ...]:
+def _pool_of(proposal: Proposal, decision: PoolDecision) -> tuple[ShownDraft, ...]:
     """The drafts that compete unverified, best first."""
     return tuple(
-        _shown(proposal.drafts[i], predicted, propensity)
+        _as_shown(proposal.drafts[i], predicted, propensity)
         for i, predicted, propensity in zip(decision.pooled, decision.predicted, decision.propensity, strict=True)
     )
 
@@ -147,10 +147,10 @@ def _order_shown(proposal: Proposal, decision: Decision) -> tuple[ShownDraft, ..
     expected = {i: (p, q) for i, p, q in zip(decision.shown, decision.predicted, decision.propensity, strict=True)}
     first = list(decision.first)
     order = [*first, *(i for i in decision.shown if i not in set(first))]
-    return tuple(_shown(proposal.drafts[i], *expected[i]) for i in order)
+    return tuple(_as_shown(proposal.drafts[i], *expected[i]) for i in order)
 
 
-def _shown(draft: StoredDraft, predicted: float, propensity: float) -> ShownDraft:
+def _as_shown(draft: StoredDraft, predicted: float, propensity: float) -> ShownDraft:
     return ShownDraft(
         draft_id=draft.draft_id,
         distance=draft.distance,

@@ -120,8 +120,8 @@ def _cost_avoided(run: CompileRun, slice_row: Slice, plan: OfferPlan, price: Tea
     n = plan.n_avoided
     if n <= 0:
         return 0
-    billed = _billed(_calls(run, f"synthesis:{slice_row.position}:"), price)
-    billed = billed or _billed(_calls(run, "synthesis:"), price)
+    billed = _bill_of(_calls(run, f"synthesis:{slice_row.position}:"), price)
+    billed = billed or _bill_of(_calls(run, "synthesis:"), price)
     if billed is not None:
         n_written = int(slice_row.n_candidates) - n
         n_calls = -(-(n_written + n) // billed.n_per_call) - -(-n_written // billed.n_per_call)
@@ -143,7 +143,7 @@ class _Billed:
     n_per_call: int
 
 
-def _billed(calls: Any, price: TeacherPrice) -> _Billed | None:
+def _bill_of(calls: Any, price: TeacherPrice) -> _Billed | None:
     """None where there were no calls, or none was answered."""
     rows = list(calls)
     n_choices = [len(call.choices or ()) for call in rows]

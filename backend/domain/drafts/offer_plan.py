@@ -156,14 +156,14 @@ class OfferPlan:
             nearest_distance=value["nearest_distance"],
             missing_ppm={UUID(id): ppm for id, ppm in value.get("missing_ppm", {}).items()},
             proposed=_plan(value.get("engine", ())),
-            pooled=_shown(value.get("pooled", ())),
+            pooled=_read_shown(value.get("pooled", ())),
             n_pooled=value.get("n_pooled", 0),
             n_free=value.get("n_free", 0),
             n_counted=value.get("n_counted", 0),
             n_turns=value.get("turns", 0),
             judged_microusd=value.get("judged_microusd", 0),
             n_avoided=value.get("n_avoided", 0),
-            shown=_shown(value.get("shown", ())),
+            shown=_read_shown(value.get("shown", ())),
             n_first=value.get("first", 0),
             far=_plan(value.get("far", ())),
             revision=value.get("revision", ""),
@@ -218,7 +218,7 @@ def _rows(drafts: Iterable[ShownDraft]) -> list[list[Any]]:
     return [[str(d.draft_id), d.distance, d.predicted, d.propensity, d.kinship.value] for d in drafts]
 
 
-def _shown(rows: Iterable[Sequence[Any]]) -> tuple[ShownDraft, ...]:
+def _read_shown(rows: Iterable[Sequence[Any]]) -> tuple[ShownDraft, ...]:
     """Rows of the releases before have no kinship."""
     return tuple(
         ShownDraft(
