@@ -35,7 +35,7 @@ SIBLING_TASK = "Sort what shoppers write to a shop, by what they want to happen 
 VERIFY = {LOGPROBS: "logprobs", JUDGE: "judge", PICKS: "judge"}
 # scoring short drafts pays at no price that a vendor asks; a K-score knows no teacher's price
 LOGPROBS_PRICE = {"input_usd_per_mtok": 0.02, "output_usd_per_mtok": 20}
-N_CANDIDATES, N_PICKS = 24, 8
+N_CANDIDATES, N_PICKS = 48, 16
 SIBLING_SEEDS = 1000  # a sibling's seed is its task's and this
 
 
@@ -44,7 +44,7 @@ class Unfinished(Exception):
 
 
 def spec_of(arm: str, seed: int) -> dict[str, Any]:
-    """The demo's task with a quarter of its pool and the defaults for all else; all gold is held out, and no slice kept
+    """The demo's task with half its pool and the defaults for all else; all gold is held out, and no slice kept
     from drafts. PICKS has a fixed plan, under which the teacher is asked about picks alone; a default one may buy any
     candidate, and all that compete are asked about."""
     spec: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text())

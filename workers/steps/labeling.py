@@ -20,8 +20,8 @@ from backend.domain.planning.trials import TrialKind
 from backend.domain.spec.defaults import train_kind
 from backend.domain.spec.parsing import LabelOutput, first_votes
 from backend.drafts.models import Offer
+from workers.drafts.evidence.label_votes import count_label_votes
 from workers.drafts.label_drafts import LABELS
-from workers.drafts.label_votes import count_label_votes
 from workers.gap.selection_record import without_columns
 from workers.labeling.purchases import end_unpaid, label_all
 from workers.labeling.reading import warn_of_inputs

@@ -17,7 +17,7 @@ from workers.candidates.generation import add_round, heldout_keys, model_of
 from workers.candidates.ranking import ranking_of, score_slice
 from workers.candidates.rewards import ask_rewards
 from workers.candidates.slices import slice_text
-from workers.drafts.audit import audit_drafts
+from workers.drafts.evidence.audit import audit_drafts
 from workers.drafts.keeping import keep_drafts, note_outcome
 from workers.drafts.picks import Pooling, verify_picks
 from workers.drafts.pool_turns import NOT_ASKED, is_unverified, leave_out

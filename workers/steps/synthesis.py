@@ -17,7 +17,7 @@ from backend.domain.planning.step_outputs import SlicingOut, SynthesisOut
 from backend.domain.selection.linkage.clustering import n_near_duplicate_groups
 from backend.domain.spec.defaults import buys_in_rounds
 from workers.candidates.generation import MAX_TEMPERATURE, embed_slice, fill_round, heldout_keys, hotter_ppm, model_of
-from workers.drafts.audit import audit_drafts
+from workers.drafts.evidence.audit import audit_drafts
 from workers.drafts.lookup import look_up_drafts
 from workers.drafts.offering import offer_drafts
 from workers.drafts.picks import verify_all

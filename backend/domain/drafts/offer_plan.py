@@ -215,11 +215,12 @@ def _plan(pairs: Iterable[tuple[str, float]]) -> tuple[PlannedDraft, ...]:
 
 
 def _rows(drafts: Iterable[ShownDraft]) -> list[list[Any]]:
-    return [[str(d.draft_id), d.distance, d.predicted, d.propensity, d.kinship.value] for d in drafts]
+    kinships = {Kinship.OTHER: []} | {kinship: [kinship.value] for kinship in Kinship if kinship is not Kinship.OTHER}
+    return [[str(d.draft_id), d.distance, d.predicted, d.propensity, *kinships[d.kinship]] for d in drafts]
 
 
 def _read_shown(rows: Iterable[Sequence[Any]]) -> tuple[ShownDraft, ...]:
-    """Rows of the releases before have no kinship."""
+    """Rows of kinship OTHER, and those of the releases before, do not say it."""
     return tuple(
         ShownDraft(
             draft_id=UUID(row[0]),

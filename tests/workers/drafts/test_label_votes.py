@@ -21,7 +21,7 @@ from tests.compile_factories import change, make_compile, make_slice
 from tests.factories import make_tenant
 from tests.workers.drafts.test_offering import TO_SELECTION, compile_once, teacher, warm
 from tests.workers.pipeline_helpers import candidates, slices, start
-from workers.drafts.label_votes import count_label_votes
+from workers.drafts.evidence.label_votes import count_label_votes
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 OTHER = {"other": 3}

@@ -16,9 +16,9 @@ from backend.drafts.cache import load_drafts
 from backend.drafts.calibrations import locked_calibration
 from backend.drafts.models import Verdict
 from workers.drafts.dialogues import run_dialogue
+from workers.drafts.evidence.suspension import suspend_beyond_bound
 from workers.drafts.judging import audit_question
 from workers.drafts.records import audit_rows, count_audit_controls, verified_by
-from workers.drafts.suspension import suspend_beyond_bound
 from workers.step.durable import CompileRun
 from workers.step.teacher_session import TeacherSession, seed_of
 from workers.teachers.judges.slice_audit import audit_slice

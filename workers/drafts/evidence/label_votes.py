@@ -16,7 +16,7 @@ from backend.domain.labeling.rounds import Why
 from backend.domain.spec.parsing import LabelOutput
 from backend.drafts.calibrations import count_votes, locked_calibration
 from backend.drafts.models import Calibration, Scope, Verdict
-from workers.drafts.suspension import suspend_beyond_bound
+from workers.drafts.evidence.suspension import suspend_beyond_bound
 from workers.step.durable import CompileRun
 
 VOTED_ON = {Strategy.JUDGE: Certificate.JUDGED, Strategy.GATE: Certificate.GATED}
