@@ -215,8 +215,11 @@ def _plan(pairs: Iterable[tuple[str, float]]) -> tuple[PlannedDraft, ...]:
 
 
 def _rows(drafts: Iterable[ShownDraft]) -> list[list[Any]]:
-    kinships = {Kinship.OTHER: []} | {kinship: [kinship.value] for kinship in Kinship if kinship is not Kinship.OTHER}
-    return [[str(d.draft_id), d.distance, d.predicted, d.propensity, *kinships[d.kinship]] for d in drafts]
+    rows: list[list[Any]] = []
+    for draft in drafts:
+        kinship = [] if draft.kinship is Kinship.OTHER else [draft.kinship.value]
+        rows.append([str(draft.draft_id), draft.distance, draft.predicted, draft.propensity, *kinship])
+    return rows
 
 
 def _read_shown(rows: Iterable[Sequence[Any]]) -> tuple[ShownDraft, ...]:

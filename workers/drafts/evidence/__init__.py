@@ -1,1 +1,1 @@
-"""What is evidence of bad drafts: audits, label votes, and what follows beyond the bound."""
+"""Evidence of bad drafts, by audits and label votes, and suspension beyond the bound."""
