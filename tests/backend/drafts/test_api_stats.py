@@ -167,7 +167,7 @@ def test_bad_drafts_are_told_with_their_interval_and_a_suspension_is_told(tenant
     make_drafts(tenant, "a")
     calibrate(
         tenant, n_audited=400, n_audited_refused=80, n_audited_bad=60,
-        n_audit_positives=300, n_audit_positives_accepted=285,
+        n_audit_positives=300, n_audit_positives_accepted=285, n_positive_controls=300, n_positive_accepted=285,
         n_negative_controls=300, n_negative_accepted=3, suspended_at=timezone.now(),
     )  # fmt: skip
     (strategy,) = families(tenant)[0]["scopes"][0]["strategies"]

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from backend.console.drafts.figures import kinship_rates
-from backend.domain.drafts.calibration import flat_curve, to_bytes
+from backend.domain.drafts.calibration import GRID_VERSION, curves_to_bytes, flat_curves
 from backend.domain.drafts.vocabulary import Strategy
 from backend.domain.roles import Role
 from backend.drafts.models import Calibration, Draft
@@ -64,8 +64,8 @@ def test_a_suspended_family_says_since_when_and_why(tenant):
             tenant_id=tenant.id,
             scope_id=scope.id,
             strategy=Strategy.JUDGE,
-            grid_version=1,
-            log_posterior=to_bytes(flat_curve()),
+            grid_version=GRID_VERSION,
+            log_posterior=curves_to_bytes(flat_curves()),
             n_audited=200,
             n_audited_refused=70,
             n_audited_bad=60,
