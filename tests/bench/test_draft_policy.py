@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from tests.bench.draft_policy import exact_interval, print_goals, print_tables, rows_of
+from tests.bench.draft_policy import rows_of
 from tests.bench.draft_policy_play import SCENARIOS, Played, Shelf, Taken, play, whole_cost
 from tests.bench.draft_policy_rules import Clairvoyant, Ours, Threshold, Unverified
 from tests.bench.draft_policy_streams import N_CANDIDATES, SENSITIVITY, SPECIFICITY, Stream, draw_streams
+from tests.bench.draft_policy_tables import exact_interval, print_goals, print_tables
 from tests.bench.draft_policy_texts import DOMAINS, Family, Texts
 
 
