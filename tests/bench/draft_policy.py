@@ -1,6 +1,6 @@
 """Does the decision rule pay, and beside what? 80 streams of 250 slices of real text, four prices, eight policies.
 
-    python -m tests.bench.draft_policy [DATA] [--set chosen|fresh|hwu64|all] [--streams N]
+    python -m tests.bench.draft_policy [DATA] [--set chosen|fresh|hwu64|all] [--streams N] [--seed S]
                                        [--vcache FOLDER] [--vcache-site FOLDER]
 
 The rule and its constants were chosen on the set `chosen`: seven families of text, one seed. They were frozen before
@@ -112,19 +112,23 @@ def vcache_of(folder: Path | None, site: Path | None) -> Any | None:
         return None
 
 
-def streams_of(texts: Texts, names: Sequence[str], n: int) -> Iterator[tuple[str, int, list[Stream]]]:
-    """(set, seed, streams); HWU64 is left out with a word where its file is not there."""
+def streams_of(
+    texts: Texts, names: Sequence[str], n: int, seed: int | None = None
+) -> Iterator[tuple[str, int, list[Stream]]]:
+    """(set, seed, streams), by each set's own seed where there is no other; HWU64 is left out with a word where its file is not there."""
     for name in names:
         if name in SETS:
-            families, seed = SETS[name]
-            yield name, seed, draw_streams(texts, families, n, seed)
+            families, own = SETS[name]
+            drawn = own if seed is None else seed
+            yield name, drawn, draw_streams(texts, families, n, drawn)
             continue
         try:
             hwu64 = read_hwu64(texts.outside)
         except FileNotFoundError as missing:
             print(f"HWU64 is left out: {missing.filename} is not there", file=sys.stderr)
             continue
-        yield name, HWU64_SEED, draw_streams(hwu64, range(len(hwu64.families)), n, HWU64_SEED)
+        drawn = HWU64_SEED if seed is None else seed
+        yield name, drawn, draw_streams(hwu64, range(len(hwu64.families)), n, drawn)
 
 
 def _asked() -> argparse.Namespace:
@@ -132,6 +136,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("data", nargs="?", type=Path, help="the folder of the data sets (default $KOLM_DATA)")
     parser.add_argument("--set", choices=[*SETS, "hwu64", "all"], default="all")
     parser.add_argument("--streams", type=int, default=N_STREAMS)
+    parser.add_argument("--seed", type=int, help="of the streams (default: each set's own)")
     for option, variable in (("--vcache", "KOLM_VCACHE"), ("--vcache-site", "KOLM_VCACHE_SITE")):
         default = os.environ.get(variable)
         parser.add_argument(option, type=Path, default=default and Path(default), help=f"default ${variable}")
@@ -148,7 +153,7 @@ def main() -> int:
     vcache = vcache_of(asked.vcache, asked.vcache_site)
     is_met = True
     names = [*SETS, "hwu64"] if asked.set == "all" else [asked.set]
-    for name, seed, streams in streams_of(texts, names, asked.streams):
+    for name, seed, streams in streams_of(texts, names, asked.streams, asked.seed):
         started = time.process_time()
         print(f"\n## {name}: {len(streams)} streams x {len(streams[0])} slices, seed {seed}\n")
         rows = rows_of(streams)

@@ -25,8 +25,16 @@ from typing import Any
 from tests.bench.draft_policy_play import Shelf, Taken, rejects_of
 from tests.bench.draft_policy_streams import Stream
 
-NEVER_CALLED = ("openai", "langchain", "langchain.schema", "langchain_community", "langchain_community.embeddings")
-NEVER_CALLED += ("chromadb", "faiss", "vllm")
+NEVER_CALLED = (
+    "openai",
+    "langchain",
+    "langchain.schema",
+    "langchain_community",
+    "langchain_community.embeddings",
+    "chromadb",
+    "faiss",
+    "vllm",
+)
 DELTAS = (0.05, 0.02)
 POLICIES = {"an entry": "VerifiedDecisionPolicy", "global": "BenchmarkVerifiedGlobalDecisionPolicy"}
 
