@@ -115,7 +115,8 @@ def vcache_of(folder: Path | None, site: Path | None) -> Any | None:
 def streams_of(
     texts: Texts, names: Sequence[str], n: int, seed: int | None = None
 ) -> Iterator[tuple[str, int, list[Stream]]]:
-    """(set, seed, streams), by each set's own seed where there is no other; HWU64 is left out with a word where its file is not there."""
+    """(set, seed, streams), each set's own seed unless another is asked for. HWU64 is left out with a word where its
+    file is not there."""
     for name in names:
         if name in SETS:
             families, own = SETS[name]
