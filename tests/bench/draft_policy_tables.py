@@ -116,7 +116,7 @@ def print_requests(rows: Sequence[Row]) -> None:
 
 
 def _errors(row: Row) -> str:
-    if any(played is not row.played[0] for played in row.played):
+    if any(played != row.played[0] for played in row.played):
         return "| |"
     n_requests = sum(len(p.n_taken) for p in row.played[0])
     n_hits = sum(n > 0 for p in row.played[0] for n in p.n_taken)

@@ -118,5 +118,8 @@ def test_errors_are_a_share_of_requests_and_bad_drafts_of_those_reused(capsys: p
         return Played(n_fresh=fresh, n_taken=taken, n_bad=bad, n_wrong_slice=wrong, n_shown=none, n_requests=none)
 
     streams = (played([0, 8, 8, 0], [0, 8, 1, 0], [0, 8, 0, 0]), played([0, 0, 0, 4], [0, 0, 0, 1], [0, 0, 0, 0]))
-    print_requests([Row(name="vCache itself", played=(streams,) * len(SCENARIOS))])
+    row = Row(name="vCache itself", played=(streams,) * len(SCENARIOS))
+    print_requests([row])
+    assert capsys.readouterr().out.rstrip().endswith("| 37.5 % | 12.50 % (25.0) | 33.3 % | 50.0 % |")
+    print_requests([row.of_first(2)])
     assert capsys.readouterr().out.rstrip().endswith("| 37.5 % | 12.50 % (25.0) | 33.3 % | 50.0 % |")
