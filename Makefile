@@ -279,7 +279,7 @@ bench-vllm-recipes: setup setup-vllm
 bench-vllm-exactness: setup setup-vllm
 	$(RUN) -m tests.vllm.bench_exactness
 
-# a quarter of an hour: when drafts are shown, on CLINC150 and BANKING77 below KOLM_DATA
+# a quarter of an hour: when drafts are shown, on CLINC150 and BANKING77 below KOLM_DATA and HWU64 below KOLM_LABEL_DATA; KOLM_VCACHE: its own code too
 bench-draft-policy: setup
 	OMP_NUM_THREADS=1 $(RUN) -m tests.bench.draft_policy $(KOLM_DATA)
 

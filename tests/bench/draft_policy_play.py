@@ -119,9 +119,7 @@ def play(stream: Stream, policy: Policy) -> Played:
     for now in range(len(stream)):
         taken = policy(stream, _shelf(stream, stock, now))
         used = taken.drafts[:N_CANDIDATES]
-        kept = set(stream.orders[now][:N_KEPT].tolist())
-        rejects = tuple(place for place in range(len(used), N_CANDIDATES) if place not in kept)
-        if rejects:
+        if rejects := rejects_of(stream, now, len(used)):
             stock[now] = rejects
         played.n_fresh.append(N_CANDIDATES - len(used))
         played.n_taken.append(len(used))
@@ -130,6 +128,12 @@ def play(stream: Stream, policy: Policy) -> Played:
         played.n_shown.append(taken.n_shown)
         played.n_requests.append(taken.n_requests)
     return played
+
+
+def rejects_of(stream: Stream, now: int, n_used: int) -> tuple[int, ...]:
+    """The drafts that a slice leaves: what was written for it, after `n_used` of others, and is not kept."""
+    kept = set(stream.orders[now][:N_KEPT].tolist())
+    return tuple(place for place in range(n_used, N_CANDIDATES) if place not in kept)
 
 
 def _shelf(stream: Stream, stock: dict[int, tuple[int, ...]], now: int) -> Shelf:

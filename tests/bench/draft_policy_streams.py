@@ -37,10 +37,12 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """Index order is (slice, source slice, draft): `distances` (T, T); `rates` (T, T), a draft's chance to be right;
-    `matches` (T, T); `is_right` and `says_yes` (T, T, N), the truth and the judge's answer; `orders` (T, N), where the
-    first four places are the pool's members that its selection keeps. `changed_at` is T where the teacher stays."""
+    """Index order is (slice, source slice, draft): `vectors` (T, d), unit rows; `distances` (T, T); `rates` (T, T), a
+    draft's chance to be right; `matches` (T, T); `is_right` and `says_yes` (T, T, N), the truth and the judge's answer;
+    `orders` (T, N), where the first four places are the pool's members that its selection keeps. `changed_at` is T
+    where the teacher stays."""
 
+    vectors: Rows
     distances: NDArray[np.float32]
     rates: NDArray[np.float32]
     matches: Flags
@@ -80,7 +82,7 @@ def _stream(family: Family, outside: Rows, n_slices: int, rng: np.random.Generat
             rows.append(intents[intent][at])
             key_of.append(int(keys[intent][at]))
     vectors = np.stack(rows)
-    return _with_law(1 - vectors @ vectors.T, np.array(key_of), rng)
+    return _with_law(vectors, np.array(key_of), rng)
 
 
 def _without_repeats(n: int, rng: np.random.Generator):  # type: ignore[no-untyped-def]
@@ -100,7 +102,7 @@ def _keys(intents: list[Rows], grain: str, rng: np.random.Generator) -> list[NDA
     return [np.full(len(rows), i) for i, rows in enumerate(intents)]
 
 
-def _with_law(distances: NDArray[np.float32], keys: NDArray[np.int64], rng: np.random.Generator) -> Stream:
+def _with_law(vectors: Rows, keys: NDArray[np.int64], rng: np.random.Generator) -> Stream:
     n = len(keys)
     matches = keys[:, None] == keys[None, :]
     against = rng.random((n, n)) < rng.uniform(0.02, 0.08)
@@ -112,7 +114,8 @@ def _with_law(distances: NDArray[np.float32], keys: NDArray[np.int64], rng: np.r
     is_right = rng.random((n, n, N_CANDIDATES), dtype=np.float32) < rates[:, :, None]
     said = rng.random((n, n, N_CANDIDATES), dtype=np.float32)
     return Stream(
-        distances=distances,
+        vectors=vectors,
+        distances=1 - vectors @ vectors.T,
         rates=rates,
         matches=matches,
         is_right=is_right,

@@ -1,7 +1,8 @@
-"""Task families of real sentences for `draft_policy`: the ten domains of CLINC150 and four parts of BANKING77.
+"""Task families of real sentences for `draft_policy`: the ten domains of CLINC150, four parts of BANKING77, and those
+of five parts of HWU64 that have at least five intents.
 
 CLINC150 (Larson et al. 2019, CC BY 3.0, github.com/clinc/oos-eval) is taken from `clinc150/data_full.json` below
-$KOLM_DATA; BANKING77 as in `banking77_data`. Neither is part of the project.
+$KOLM_DATA; BANKING77 as in `banking77_data`; HWU64 as in `label/sets`. None is part of the project.
 """
 
 import hashlib
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from tests.bench.banking77_data import read_banking77
+from tests.bench.label.sets import read_rows
 from tests.bench.minilm import minilm
 
 Rows = NDArray[np.float32]
 
 CACHE = Path(tempfile.gettempdir())  # for the vectors, minutes of processor time
 N_BANKING_PARTS = 4
+N_HWU_PARTS, LEAST_HWU_INTENTS = 5, 5
 DOMAINS = {
     "banking": "freeze_account routing pin_change bill_due pay_bill account_blocked interest_rate min_payment "
     "bill_balance transfer order_checks balance spending_history transactions report_fraud",
@@ -80,6 +83,19 @@ def read_texts(folder: Path) -> Texts:
     ]
     families += parts_of("banking77", [intents[name] for name in sorted(banking)], N_BANKING_PARTS)
     return Texts(families=tuple(families), outside=intents["oos"])
+
+
+def read_hwu64(outside: Rows) -> Texts:
+    """Three families of 64 intents in all; the sentences of no intent are another set's. FileNotFoundError where
+    $KOLM_LABEL_DATA has no hwu64.jsonl, ValueError where it is not the file that was measured."""
+    by_label: dict[str, list[str]] = defaultdict(list)
+    for text, label, _ in read_rows("hwu64"):
+        by_label[label].append(text)
+    sentences = [text for label in sorted(by_label) for text in by_label[label]]
+    rows = dict(zip(sentences, embedded(sentences), strict=True))
+    intents = [np.stack([rows[text] for text in by_label[label]]) for label in sorted(by_label)]
+    parts = parts_of("hwu64", intents, N_HWU_PARTS)
+    return Texts(families=tuple(f for f in parts if len(f.intents) >= LEAST_HWU_INTENTS), outside=outside)
 
 
 def _clinc(path: Path) -> dict[str, list[str]]:

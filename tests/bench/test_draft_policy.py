@@ -1,13 +1,16 @@
 """The policy benchmark on made-up vectors: its worlds are what they say, and ours is above what nobody calibrated."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from tests.bench.draft_policy import exact_interval, print_goals, print_tables, rows_of
+from tests.bench.draft_policy import rows_of, streams_of
 from tests.bench.draft_policy_play import SCENARIOS, Played, Shelf, Taken, play, whole_cost
 from tests.bench.draft_policy_rules import Clairvoyant, Ours, Threshold, Unverified
 from tests.bench.draft_policy_streams import N_CANDIDATES, SENSITIVITY, SPECIFICITY, Stream, draw_streams
-from tests.bench.draft_policy_texts import DOMAINS, Family, Texts
+from tests.bench.draft_policy_tables import exact_interval, print_goals, print_tables
+from tests.bench.draft_policy_texts import DOMAINS, Family, Texts, parts_of
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +102,22 @@ def test_the_tables_hold_every_policy_and_the_goals_are_told(
     ):
         assert name in printed
     assert printed.count("met") + printed.count("MISSED") >= len(SCENARIOS)
+
+
+def test_a_set_without_its_file_is_left_out_with_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KOLM_LABEL_DATA", str(tmp_path))
+    texts = Texts(families=(), outside=np.zeros((1, 4), dtype=np.float32))
+    assert list(streams_of(texts, ["hwu64"], 1)) == []
+    assert "hwu64.jsonl" in capsys.readouterr().err
+
+
+def test_parts_are_families_of_intents_that_are_near_each_other() -> None:
+    near_to = np.repeat(np.eye(3, dtype=np.float32), [2, 1, 3], axis=0)  # six intents about three centres
+    parts = parts_of("x", [np.stack([row, row]) for row in near_to], 3)
+    assert sorted(len(part.intents) for part in parts) == [1, 2, 3]
+    assert all(len({tuple(rows[0]) for rows in part.intents}) == 1 for part in parts)
 
 
 def test_the_domains_name_150_intents_once() -> None:
