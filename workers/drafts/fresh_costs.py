@@ -17,6 +17,7 @@ from workers.teachers.protocol import Message
 from workers.teachers.token_estimates import estimate_tokens
 from workers.teachers.verifiers.protocol import SamplingPolicy, VerificationContext
 
+ROUNDED_OFF = 0.5  # micro-USD that the whole part of a candidate's share of its call lacks on the mean
 LEAST_BILLED = 5  # micro-USD a draft; costs are kept in whole ones, and less is too coarse to go by
 
 
@@ -54,7 +55,7 @@ def fresh_cost(
     at_this_price = {source.source_id for source in near if source.price_version == price.version}
     billed = [draft.cost_microusd for draft in drafts if draft.source_id in at_this_price]
     if billed and sum(billed) >= LEAST_BILLED * len(billed):
-        return sum(billed) / len(billed)
+        return sum(billed) / len(billed) + ROUNDED_OFF
     prompt_tokens = sum(estimate_tokens(message.content) for message in context.request.messages)
     output_tokens = sum(draft.n_tokens for draft in drafts) / len(drafts)
     return fresh_microusd(

@@ -117,7 +117,10 @@ def _is_worth_a_question(run: CompileRun, slices: Sequence[Slice], asked: Mappin
     rows = [row for each in asked.values() for row in each]
     if not rows:
         return True
-    tokens = request_tokens(described_slices(run.spec, [row for row in slices_of(run) if not row.is_captured]))
+    filled = [row for row in slices_of(run) if not row.is_captured]
+    tokens = request_tokens(described_slices(run.spec, filled)).as_counted(
+        [row.text for row in rows], [row.n_tokens for row in rows]
+    )
     price = run.prices.of(run.spec.teacher.model)
     quote = quote_pool(tokens, [row.n_tokens for row in rows], price, n_slices=1, acceptance=QUOTED_ACCEPTANCE)
     fresh = [plan.fresh_microusd for row in slices if (plan := plan_of(row)).fresh_microusd is not None]

@@ -150,7 +150,9 @@ def _propose_pool(
     """Decide which drafts compete unverified for this slice's picks. Where rounds of labelling may buy any candidate,
     all that compete are asked about."""
     n_there = int(slice_row.n_candidates) - n_open
-    tokens = request_tokens(described_slices(context.spec, context.filled))
+    tokens = request_tokens(described_slices(context.spec, context.filled)).as_counted(
+        [draft.text for draft in drafts], [draft.n_tokens for draft in drafts]
+    )
     quote = quote_pool(
         tokens,
         [draft.n_tokens for draft in drafts],
