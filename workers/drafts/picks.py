@@ -6,6 +6,9 @@ the picks that are drafts are put to the teacher, all slices in one conversation
 leaves the pool, and so do drafts that its verdicts make unlikely; then selection picks again. It ends when no pick is
 unverified, after three turns at the latest. Where refusals have left a pool short, the teacher writes more.
 
+Where the spec names a judge of its own, that is asked in the teacher's place, as long as it is within its bounds. What
+it leaves void stays in the pool, and the teacher is asked in the next turn.
+
 Each turn is one transaction, and everything it goes by is in rows and in the journal: a process that takes over asks
 the same question and finds its answers there.
 """
@@ -23,16 +26,17 @@ from backend.domain.answers.candidates import Origin
 from backend.domain.drafts.calibration import acceptance_after
 from backend.domain.drafts.offer_plan import OfferPlan, OfferState, ShownDraft
 from backend.domain.drafts.pool_policy import FLOOR
-from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, VerdictKind, Verification
+from backend.domain.drafts.vocabulary import CERTIFIES, DraftVerdict, StoredDraft, Strategy, VerdictKind, Verification
 from backend.domain.lifecycle import StepName
 from backend.domain.spec.defaults import buys_in_rounds
 from workers.candidates.generation import embed_slice, fill_round
+from workers.drafts.delegates import standing_of
 from workers.drafts.gate_verification import gate_scores
 from workers.drafts.judging import judge_drafts, load_planned
-from workers.drafts.records import record_verdicts, save_verdicts
+from workers.drafts.records import record_verdicts, save_verdicts, verified_by
 from workers.embedding.protocol import Embedder
 from workers.step.durable import CompileRun
-from workers.step.teacher_session import teacher_session
+from workers.step.teacher_session import judge_session, teacher_session
 from workers.teachers.protocol import TeacherFailed
 
 N_TURNS = 3
@@ -61,8 +65,9 @@ def verify_picks(run: CompileRun, pooling: Pooling) -> None:
         asked = {row.position: unverified_picks(run, row, pooling) for row in slices}
         _end(run, [row for row in slices if not asked[row.position]])
         todo = [row for row in slices if asked[row.position]]
-        if todo:
-            _ask(run, todo, {position: {c.draft_id for c in rows} for position, rows in asked.items() if rows})
+        ids = {position: {c.draft_id for c in rows} for position, rows in asked.items() if rows}
+        for strategy, rows in _by_strategy(run, todo).items():
+            _ask(run, rows, ids, strategy)
 
 
 def is_unverified(row: Candidate) -> bool:
@@ -122,7 +127,10 @@ def _top_up(run: CompileRun, slice_row: Slice, pooling: Pooling) -> None:
         return
     with run.transaction():
         judged = Candidate.objects.filter(
-            tenant_id=run.tenant_id, slice=slice_row, certificate=Certificate.JUDGED, state=CandidateState.VALID
+            tenant_id=run.tenant_id,
+            slice=slice_row,
+            certificate__in=CERTIFIES.values(),
+            state=CandidateState.VALID,
         )
         counted = math.floor(judged.count() + math.fsum(one.predicted for one in plan.pooled))
         if counted < plan.n_counted - (1 - LEAST_POOL) * slice_row.n_candidates:
@@ -157,7 +165,26 @@ def _end(run: CompileRun, slices: Sequence[Slice]) -> None:
             slice_row.save(update_fields=["drafts", "n_from_drafts"])
 
 
-def _ask(run: CompileRun, slices: Sequence[Slice], asked: Mapping[int, set[UUID]]) -> None:
+def _by_strategy(run: CompileRun, slices: Sequence[Slice]) -> dict[Strategy, list[Slice]]:
+    """The slices by who is asked about their drafts. Where the spec's own judge is not within its bounds any more, that
+    is the teacher, from now on."""
+    groups: dict[Strategy, list[Slice]] = {}
+    for slice_row in slices:
+        scope_id, strategy = verified_by(_plan(slice_row))
+        if strategy is Strategy.DELEGATE:
+            with run.transaction():
+                standing = standing_of(run.tenant_id, run.spec, scope_id)
+                if standing is None or standing.refusal:
+                    strategy = Strategy.JUDGE
+                    slice_row.offer_plan = replace(_plan(slice_row), strategy=strategy)
+                    slice_row.save(update_fields=["drafts"])
+                    if standing is not None:
+                        run.warn("draft_judge_not_used", standing.refusal, slice=slice_row.name)
+        groups.setdefault(strategy, []).append(slice_row)
+    return groups
+
+
+def _ask(run: CompileRun, slices: Sequence[Slice], asked: Mapping[int, set[UUID]], strategy: Strategy) -> None:
     """One turn: the question about the drafts of these ids, by the position of their slice, and what comes of it."""
     loaded = {row.position: load_planned(run, _plan(row)) for row in slices}
     drafts = {
@@ -173,17 +200,21 @@ def _ask(run: CompileRun, slices: Sequence[Slice], asked: Mapping[int, set[UUID]
         for row in slices
     }
     turn = max(_plan(row).n_turns for row in slices)
-    with teacher_session(run) as session:
+    is_delegate = strategy is Strategy.DELEGATE
+    with judge_session(run) if is_delegate else teacher_session(run) as session:
         shown = {position: rows for position, rows in drafts.items() if rows}
-        judged = judge_drafts(run, session, _slices(run), shown, far=far, turn=turn)
+        judged = judge_drafts(run, session, _slices(run), shown, far=far, turn=turn, strategy=strategy)
     scores = {row.position: _gate_scores(run, row, drafts[row.position]) for row in slices}
     with run.transaction():
-        if judged.refusal:
+        is_last = bool(judged.refusal) and not judged.can_ask_teacher
+        if is_last:
             run.warn("drafts_not_verified", f"No drafts are used: {judged.refusal}.")
+        elif judged.refusal:
+            run.warn("draft_judge_not_used", f"The teacher judges the drafts: {judged.refusal}.")
         for slice_row in slices:
             verification = judged.by_slice.get(slice_row.position, Verification(verdicts=(), is_void=True))
             at = slice_row.position
-            _save(run, slice_row, asked[at], loaded[at], verification, scores[at], is_last=bool(judged.refusal))
+            _save(run, slice_row, asked[at], loaded[at], verification, scores[at], is_last=is_last)
 
 
 def _save(
@@ -200,14 +231,15 @@ def _save(
     plan = _plan(slice_row)
     accepted = {v.draft_id: v for v in verification.verdicts if v.is_accepted and v.kind is VerdictKind.VERDICT}
     judged = {v.draft_id for v in verification.verdicts if v.kind is VerdictKind.VERDICT}
-    rest = _still_likely(plan, loaded, verification.verdicts)
+    goes_on = plan.strategy is Strategy.DELEGATE and bool(asked - judged)  # with the teacher
+    rest = _still_likely(plan, loaded, verification.verdicts, without=judged if goes_on else asked)
     if is_last:
         rest = ()
     kept = {one.draft_id for one in rest}
     rows = _unverified(run, slice_row)
     entered = [row for row in rows if row.draft_id in accepted]
     for row in entered:
-        row.certificate = Certificate.JUDGED
+        row.certificate = accepted[row.draft_id].certificate or ""
         row.cost_microusd = accepted[row.draft_id].cost_microusd
     Candidate.objects.bulk_update(entered, ["certificate", "cost_microusd"], batch_size=500)
     gone = [row for row in rows if row.draft_id not in accepted and row.draft_id not in kept]
@@ -218,6 +250,7 @@ def _save(
     plan = record_verdicts(plan, verification, len(entered))
     slice_row.offer_plan = replace(
         plan,
+        strategy=Strategy.JUDGE if goes_on else plan.strategy,
         pooled=rest,
         n_turns=N_TURNS if is_last else plan.n_turns + 1,
         judged_microusd=plan.judged_microusd + verification.cost.amount_microusd,
@@ -230,19 +263,18 @@ def _save(
 
 
 def _still_likely(
-    plan: OfferPlan, loaded: Mapping[UUID, StoredDraft], verdicts: Sequence[DraftVerdict]
+    plan: OfferPlan, loaded: Mapping[UUID, StoredDraft], verdicts: Sequence[DraftVerdict], *, without: set[UUID]
 ) -> tuple[ShownDraft, ...]:
-    """The drafts that were not asked about, each with what is expected of it now: drafts of one source succeed and fail
+    """The drafts `without` those that were asked about, each with what is expected of it now: drafts of one source succeed and fail
     together. Those below the floor are no longer among them."""
     source_of = {id: draft.source_id for id, draft in loaded.items()}
     counted = [v for v in verdicts if v.kind is VerdictKind.VERDICT]
     n_shown = Counter(source_of[v.draft_id] for v in counted)
     n_accepted = Counter(source_of[v.draft_id] for v in counted if v.is_accepted)
-    asked = {v.draft_id for v in verdicts}
     rest = []
     for one in plan.pooled:
         source = source_of.get(one.draft_id)
-        if source is None or one.draft_id in asked:
+        if source is None or one.draft_id in without:
             continue
         predicted = acceptance_after(one.predicted, n_shown[source], n_accepted[source])
         if predicted >= FLOOR:
