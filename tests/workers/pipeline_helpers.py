@@ -18,6 +18,7 @@ from workers.pipeline import STEP_FUNCTIONS
 from workers.step import teacher_session
 from workers.step.durable import CompileRun, begin_step
 from workers.teachers.prompts.judge import SLICES_JUDGE_SYSTEM
+from workers.teachers.prompts.judge_audit import AUDIT_SYSTEM
 from workers.teachers.prompts.number_ranges import as_ranges
 from workers.teachers.protocol import (
     Choice,
@@ -110,6 +111,8 @@ class ScriptedTeacher:
             return self._label(request.item)
         if is_about_drafts(request):
             return [judged(request, self._judge)]
+        if is_audit(request):
+            return [misplaced(request, self._judge)]
         return [self._name(request)] if is_about_halves(request) else self._write(request)
 
     def score(self, *_: Any, **__: Any) -> Any:
@@ -146,6 +149,19 @@ def judged(request: CompletionRequest, accepts: Callable[[str], bool]) -> str:
     return as_ranges(number for number, (name, text) in shown if belongs(name, text) and accepts(text))
 
 
+def is_audit(request: CompletionRequest) -> bool:
+    return request.messages[0].content.startswith(AUDIT_SYSTEM[:60])
+
+
+def misplaced(request: CompletionRequest, accepts: Callable[[str], bool]) -> str:
+    """The numbers of the messages that do not fit the slice, or are not accepted."""
+    name, lines = slice_asked_for(request), request.messages[-1].content.splitlines()
+    shown = [
+        (int(entry[1]), json.loads(entry[2])) for line in lines if (entry := re.fullmatch(r'([0-9]+) (".*")', line))
+    ]
+    return as_ranges(number for number, text in shown if not (belongs(name, text) and accepts(text)))
+
+
 def slice_asked_for(request: CompletionRequest) -> str:
     """The name of the slice that a candidate request is for."""
     (name,) = re.findall(r"^Slice: (.*)$", request.messages[-1].content, re.MULTILINE)
@@ -161,8 +177,9 @@ def halves_json(first: str, second: str, *, hints: tuple[str, str] = ("Money bac
     return json.dumps({"halves": halves})
 
 
-def taught_by(monkeypatch: Any, teacher: ScriptedTeacher) -> ScriptedTeacher:
-    monkeypatch.setattr(teacher_session, "make_teacher", lambda *_, **__: teacher)
+def taught_by(monkeypatch: Any, teacher: ScriptedTeacher, **others: ScriptedTeacher) -> ScriptedTeacher:
+    """Have the teacher answer for every model but those of `others`."""
+    monkeypatch.setattr(teacher_session, "make_teacher", lambda spec, **_: others.get(spec.model, teacher))
     return teacher
 
 

@@ -265,8 +265,8 @@ def _save(
 def _still_likely(
     plan: OfferPlan, loaded: Mapping[UUID, StoredDraft], verdicts: Sequence[DraftVerdict], *, without: set[UUID]
 ) -> tuple[ShownDraft, ...]:
-    """The drafts `without` those that were asked about, each with what is expected of it now: drafts of one source succeed and fail
-    together. Those below the floor are no longer among them."""
+    """The drafts `without` those that were asked about, each with what is expected of it now: drafts of one source
+    succeed and fail together. Those below the floor are no longer among them."""
     source_of = {id: draft.source_id for id, draft in loaded.items()}
     counted = [v for v in verdicts if v.kind is VerdictKind.VERDICT]
     n_shown = Counter(source_of[v.draft_id] for v in counted)

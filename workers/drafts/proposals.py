@@ -161,8 +161,8 @@ def _propose_pool(
     *,
     n_open: int,
 ) -> Proposal:
-    """Decide which drafts compete unverified for this slice's picks, asked about of the one that `strategy` names. Where rounds of labelling may buy any candidate,
-    all that compete are asked about."""
+    """Decide which drafts compete unverified for this slice's picks, where `strategy` says who is asked. Where rounds
+    of labelling may buy any candidate, all that compete are asked about."""
     n_there = int(slice_row.n_candidates) - n_open
     is_delegate = strategy is Strategy.DELEGATE
     asked_of = judged_by(context.spec) if is_delegate else context.spec

@@ -24,8 +24,7 @@ def suspend_beyond_bound(run: CompileRun, row: Calibration, **data: Any) -> None
         run.warn(
             "draft_judge_suspended",
             f"At least {measured.low:.1%} of the drafts of family {run.spec.family} that {row.judge} accepted are bad, "
-            f"and {bound:.1%} are allowed: from now on the teacher judges them. Name another draft_cache.judge to begin "
-            "again.",
+            f"and {bound:.1%} are allowed: from now on the teacher judges them. Another draft_cache.judge begins anew.",
             **data,
         )
         return
