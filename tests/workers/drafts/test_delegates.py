@@ -39,6 +39,7 @@ from workers.teachers.protocol import TeacherFailed, TeacherIdentity
 pytestmark = pytest.mark.usefixtures("committed_db")
 CHEAP = {"model": "cheap", "price": {"input_usd_per_mtok": 0.005, "output_usd_per_mtok": 0.4}}
 NAME = "cheap@https://llm.example.com/v1"
+NIGHTLY = pytest.mark.nightly
 TASK = "Does the customer of this shop ask for money back?"
 
 
@@ -111,8 +112,11 @@ def test_the_cheaper_model_is_asked_and_the_teacher_audits_it(known, monkeypatch
     assert learnt.n_observations > 0
     assert {v.strategy for v in rows_of(Verdict, known)} == {Strategy.DELEGATE}
     assert {o.strategy for o in rows_of(Offer, known, compile_id=row.id)} == {Strategy.DELEGATE}
+    assert {call.model for call in calls(row) if call.key.startswith("delegate:")} == {"cheap"}
+    check_money(row)
 
 
+@pytest.mark.nightly
 def test_each_is_booked_at_its_own_price(known, monkeypatch):
     row = warm(monkeypatch, known, teacher(off_topic_refused), CheapJudge())
     made = {prefix: [c for c in calls(row) if c.key.startswith(prefix)] for prefix in ("delegate:", "audit:", "synth")}
@@ -147,15 +151,14 @@ def test_a_cheaper_judge_pays_where_the_teacher_would_not(known, monkeypatch):
 @pytest.mark.parametrize(
     "known_of_it",
     [
-        pytest.param({"n_audited": 60, "n_audited_refused": 40, "n_audited_bad": 40, "suspended_at": "2026-11-01T00:00Z"},
-                     id="bad drafts"),
         pytest.param({"n_negative_controls": 8, "n_negative_accepted": 8}, id="lenient"),
-        pytest.param({"n_negative_controls": 60, "n_negative_accepted": 9}, id="not strict enough"),
-        pytest.param({"n_positive_controls": 12, "n_positive_accepted": 0}, id="blind"),
+        pytest.param({"n_negative_controls": 60, "n_negative_accepted": 9}, id="often wrong", marks=NIGHTLY),
+        pytest.param({"n_positive_controls": 12, "n_positive_accepted": 0}, id="blind", marks=NIGHTLY),
+        pytest.param({"n_audited_bad": 9, "suspended_at": "2026-11-01T00:00Z"}, id="bad drafts", marks=NIGHTLY),
     ],
-)  # fmt: skip
+)
 def test_out_of_bounds_the_teacher_judges(known, monkeypatch, known_of_it):
-    evidence(known, **known_of_it)
+    evidence(known, n_audited=60, n_audited_refused=9, **known_of_it)
     asked, judge = teacher(off_topic_refused), CheapJudge()
     row = warm(monkeypatch, known, asked, judge)
     assert not judge.asked
@@ -164,6 +167,7 @@ def test_out_of_bounds_the_teacher_judges(known, monkeypatch, known_of_it):
     assert "draft_judge_not_used" in warnings_of(row)
 
 
+@pytest.mark.nightly
 def test_another_judge_begins_without_evidence(known, monkeypatch):
     evidence(known, n_negative_controls=8, n_negative_accepted=8, n_audited=40, suspended_at="2026-11-01T00:00Z")
     judge = CheapJudge()
@@ -175,7 +179,9 @@ def test_another_judge_begins_without_evidence(known, monkeypatch):
     assert learnt.begun_at is not None
 
 
+@pytest.mark.nightly
 def test_a_judge_that_accepts_everything_is_shown_to_be_none_and_the_teacher_judges(known, monkeypatch):
+    evidence(known, n_negative_controls=1, n_negative_accepted=1)  # three are beyond doubt
     asked, judge = teacher(off_topic_refused), CheapJudge(everything=True)
     row = warm(monkeypatch, known, asked, judge)
     learnt = row_of(known)
