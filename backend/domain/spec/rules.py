@@ -32,8 +32,8 @@ def rule_problems(spec: Spec) -> list[Problem]:
             "with fewer letters and ranges beyond ASCII"
         )
         return [Problem(pointer="", message=message, code="bad_pattern")]
-    rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling)
-    rules += (judge_problems, _training, _evaluation, _recipes)
+    first = (_output, _slices, _sources, _verifiers, _teacher, _sampling)
+    rules = (*first, judge_problems, _training, _evaluation, _recipes)
     return list(islice((problem for rule in rules for problem in rule(spec)), MAX_SHOWN))
 
 

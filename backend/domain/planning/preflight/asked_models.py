@@ -13,12 +13,8 @@ from backend.domain.spec.models import Spec
 from backend.domain.spec.reward import RewardVerifier
 
 _FIELDS = ("base_url", "api_key", "model", "dialect", "effort", "thought_tokens")
-_NAMES = {
-    Check.TEACHER: "teacher",
-    Check.FALLBACK: "fallback model",
-    Check.REWARD: "reward model",
-    Check.JUDGE: "judge of drafts",
-}
+_NAMES = {Check.TEACHER: "teacher", Check.FALLBACK: "fallback model", Check.REWARD: "reward model"}
+_NAMES |= {Check.JUDGE: "judge of drafts"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
