@@ -14,9 +14,10 @@ from backend.domain.drafts.judge_controls import ControlCounts
 # slices finds for hundreds of slices; one that refuses every other good draft pays for two verdicts a draft.
 LEAST_SPECIFICITY = 0.8
 LEAST_SENSITIVITY = 0.5
-# By then a judge of specificity .95 is above .8 beyond doubt (57 of 60: .82), one of .9 is not (54 of 60: .74). One
-# that accepts everything is below it after three controls, one that accepts half of them after some 25.
-ENOUGH_CONTROLS = 60
+# Of 4,000 simulated judges looked at after each of 400 controls, 0.4 % of those of specificity .97 are refused, 8 % at
+# .95, 77 % at .9, all at .85 (with 60 in place of 100: 12, 42, 93 %). One that accepts everything is below .8 beyond
+# doubt after three controls, one that accepts half of them after 18 (median).
+ENOUGH_CONTROLS = 100
 ALPHA = 0.05 / 2  # specificity and sensitivity share the error
 # Accepted drafts that the teacher is asked about again, one in every slice, before the spec's share is enough: of 30
 # audits of a judge of which a fifth is bad, four to eight say so.
