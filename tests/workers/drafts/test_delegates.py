@@ -7,11 +7,13 @@ import pytest
 
 from backend.compiles.models import CompileEvent
 from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Strategy
+from backend.domain.spec.parsing import Spec, parse_spec
 from backend.drafts.calibrations import locked_calibration
 from backend.drafts.models import Calibration, Draft, Offer, Scope, Verdict
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
-from tests.compile_factories import make_compile
+from tests.backend.drafts.rows import make_drafts, scope_of
+from tests.compile_factories import make_compile, small_spec
 from tests.factories import make_tenant
 from tests.workers.drafts.test_offering import (
     TO_SELECTION,
@@ -34,12 +36,13 @@ from tests.workers.pipeline_helpers import (
     taught_by,
     walk_through,
 )
+from workers.drafts.delegates import standing_of
+from workers.live.draft_preview import prospects
 from workers.teachers.protocol import TeacherFailed, TeacherIdentity
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 CHEAP = {"model": "cheap", "price": {"input_usd_per_mtok": 0.005, "output_usd_per_mtok": 0.4}}
 NAME = "cheap@https://llm.example.com/v1"
-NIGHTLY = pytest.mark.nightly
 TASK = "Does the customer of this shop ask for money back?"
 
 
@@ -148,17 +151,43 @@ def test_a_cheaper_judge_pays_where_the_teacher_would_not(known, monkeypatch):
 # --- the bounds -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "known_of_it",
-    [
-        pytest.param({"n_negative_controls": 8, "n_negative_accepted": 8}, id="lenient"),
-        pytest.param({"n_negative_controls": 100, "n_negative_accepted": 9}, id="often wrong", marks=NIGHTLY),
-        pytest.param({"n_positive_controls": 12, "n_positive_accepted": 0}, id="blind", marks=NIGHTLY),
-        pytest.param({"n_audited_bad": 9, "suspended_at": "2026-11-01T00:00Z"}, id="bad drafts", marks=NIGHTLY),
-    ],
-)
+OUT_OF_BOUNDS = {
+    "lenient": {"n_negative_controls": 8, "n_negative_accepted": 8},
+    "often wrong": {"n_negative_controls": 100, "n_negative_accepted": 9},
+    "blind": {"n_positive_controls": 12, "n_positive_accepted": 0},
+    "bad drafts": {"n_audited": 60, "n_audited_bad": 40, "suspended_at": "2026-11-01T00:00Z"},
+}
+
+
+def test_what_is_known_of_a_judge_is_why_the_teacher_judges():
+    tenant, judge = make_tenant(), {"judge": CHEAP}
+    make_drafts(tenant, "one")
+    named = parse_spec(small_spec(**spec(draft_cache=judge)))
+    unnamed = parse_spec(small_spec(**spec()))
+
+    def refusal(wanted: Spec) -> str | None:
+        with tenant_scope(tenant.id):
+            standing = standing_of(tenant.id, wanted, scope_of(tenant).id)
+        return None if standing is None else standing.refusal
+
+    assert (refusal(unnamed), refusal(named)) == (None, "")
+    words = ["refused 0 of 8", "refused 91 of 100", "accepted 0 of 12", "were bad"]
+    for known_of_it, why in zip(OUT_OF_BOUNDS.values(), words, strict=True):
+        nothing = {name: None if name == "suspended_at" else 0 for each in OUT_OF_BOUNDS.values() for name in each}
+        evidence(tenant, **nothing | known_of_it)
+        assert why in (refusal(named) or "")
+    other = parse_spec(small_spec(**spec(draft_cache={"judge": CHEAP | {"model": "other"}})))
+    assert refusal(other) == ""
+    assert row_of(tenant).suspended_at is not None  # looked at, and left as it is
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("known_of_it", OUT_OF_BOUNDS.values(), ids=OUT_OF_BOUNDS)
 def test_out_of_bounds_the_teacher_judges(known, monkeypatch, known_of_it):
-    evidence(known, n_audited=60, n_audited_refused=9, **known_of_it)
+    evidence(known, **known_of_it)
+    previewed = prospects(known.id, parse_spec(small_spec(**spec(draft_cache={"judge": CHEAP}, task=TASK))))
+    assert {part.strategy for part in previewed} == {Strategy.JUDGE}
+    assert all(NAME in part.reason for part in previewed)
     asked, judge = teacher(off_topic_refused), CheapJudge()
     row = warm(monkeypatch, known, asked, judge)
     assert not judge.asked
