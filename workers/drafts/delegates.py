@@ -21,7 +21,7 @@ class Standing:
 
 
 def standing_of(tenant_id: UUID, spec: Spec, scope_id: UUID) -> Standing | None:
-    """How the spec's own judge stands; None where the spec names none."""
+    """Find how the spec's own judge stands; None where the spec names none."""
     name = judge_name(spec)
     if not name:
         return None

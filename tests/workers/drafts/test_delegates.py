@@ -1,12 +1,16 @@
 """The spec's own judge of drafts: a cheaper model is asked, the teacher audits it, and it is used within bounds."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from backend.artifacts.models import Receipt
 from backend.compiles.models import CompileEvent
+from backend.domain.artifact.receipts import payload_of
 from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Strategy
+from backend.domain.lifecycle import StepName
 from backend.domain.spec.parsing import Spec, parse_spec
 from backend.drafts.calibrations import locked_calibration
 from backend.drafts.models import Calibration, Draft, Offer, Scope, Verdict
@@ -134,6 +138,11 @@ def test_each_is_booked_at_its_own_price(known, monkeypatch):
     assert sum(o.audit_microusd for o in offers) == sum(c.cost_microusd for c in made["audit:"]) > 0
     judged = rows_of(Verdict, known, compile_id=row.id, kind="verdict")
     assert {verdict.price_version for verdict in judged} == {cheap}
+    with tenant_scope(known.id):
+        receipt = Receipt.objects.get(compile_id=row.id, step=StepName.SELECTION)
+    used = json.loads(payload_of(receipt.envelope))["predicate"]["teacher"]
+    assert (used["models"], used["judge"]["dialect"]) == (["cheap", "kolm-grammar-1"], "openai-compatible")
+    assert {price["model"] for price in used["prices"]} == {"cheap", "m"}
     check_money(row)
 
 
