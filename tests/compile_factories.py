@@ -23,7 +23,7 @@ from backend.domain.canonical import canonical_json
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.pricing import price_book
 from backend.domain.money.teacher_prices import kept_prices
-from backend.domain.spec.defaults import rewarder_of
+from backend.domain.spec.defaults import judge_of, rewarder_of
 from backend.domain.spec.parsing import parse_spec
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
@@ -79,7 +79,9 @@ def hold(row: Compile, *, owner: str = "test") -> CompileRun:
     lease = leases.claim(row.id, owner=owner)
     assert lease is not None
     spec = parse_spec(row.spec)
-    prices = kept_prices(row.estimate, spec.teacher, book=price_book(), rewarder=rewarder_of(spec))
+    prices = kept_prices(
+        row.estimate, spec.teacher, book=price_book(), rewarder=rewarder_of(spec), judge=judge_of(spec)
+    )
     return CompileRun(lease=lease, spec=spec, prices=prices)
 
 

@@ -34,7 +34,7 @@ from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, S
 from backend.domain.money.pricing import kept_book
 from backend.domain.money.teacher_prices import kept_prices
 from backend.domain.planning.ablations import STUDENT_ARMS, Arm
-from backend.domain.spec.defaults import rewarder_of
+from backend.domain.spec.defaults import judge_of, rewarder_of
 from backend.domain.spec.parsing import read_stored_spec
 from backend.runner_jobs import leases as job_leases
 from backend.tenants.isolation import tenant_scope
@@ -161,7 +161,7 @@ def _load(lease: Lease, stop: StopSignal) -> CompileRun:
         spec_json, estimate = fenced.compile.spec, fenced.compile.estimate
     spec = read_stored_spec(spec_json)
     book = kept_book(estimate.get("price_version", ""))
-    prices = kept_prices(estimate, spec.teacher, book=book, rewarder=rewarder_of(spec))
+    prices = kept_prices(estimate, spec.teacher, book=book, rewarder=rewarder_of(spec), judge=judge_of(spec))
     return CompileRun(lease=lease, spec=spec, prices=prices, book=book, stop=stop)
 
 

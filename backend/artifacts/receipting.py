@@ -7,13 +7,13 @@ from backend.artifacts.models import Receipt
 from backend.artifacts.signing import signing_key
 from backend.compiles.endpoint_lessons import lessons_of, lessons_of_batches
 from backend.compiles.models import Compile, StepRun, TeacherBatch, TeacherCall
-from backend.compiles.states import ANSWERED_STATES, REWARD_CALLS, CallState
+from backend.compiles.states import ANSWERED_STATES, DELEGATE_CALLS, REWARD_CALLS, CallState
 from backend.domain.artifact.receipts import sign_envelope, step_statement
 from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.teacher_prices import PRICE_KEYS
 from backend.domain.spec.defaults import dialect_of
-from backend.domain.spec.parsing import read_stored_spec, reward_of, rewarded_by
+from backend.domain.spec.parsing import judged_by, read_stored_spec, reward_of, rewarded_by
 
 MADE_STATES = ANSWERED_STATES | {CallState.FAILED, CallState.WASTED}  # a call that went out and has ended
 
@@ -60,8 +60,9 @@ def as_integers(value: Any) -> Any:
 def _teacher_usage(compile: Compile, step: StepRun) -> dict[str, Any]:
     calls = TeacherCall.objects.filter(tenant_id=compile.tenant_id, compile=compile, step=step.name)
     made = [call for call in calls if call.state in MADE_STATES]
-    spoken = _dialect(compile, [call for call in made if not call.key.startswith(REWARD_CALLS)])
+    spoken = _dialect(compile, [call for call in made if not call.key.startswith((REWARD_CALLS, DELEGATE_CALLS))])
     rewarded = _dialect(compile, [call for call in made if call.key.startswith(REWARD_CALLS)], is_reward=True)
+    judged = _dialect(compile, [call for call in made if call.key.startswith(DELEGATE_CALLS)], is_judge=True)
     return {
         "models": sorted({call.model for call in made}),
         "requests": len(made),
@@ -72,6 +73,7 @@ def _teacher_usage(compile: Compile, step: StepRun) -> dict[str, Any]:
         "prices": _prices(compile, {call.price_version for call in made}),
         **spoken,
         **({"reward": rewarded} if rewarded else {}),
+        **({"judge": judged} if judged else {}),
         **_batches(compile, step),
     }
 
@@ -86,17 +88,19 @@ def _batches(compile: Compile, step: StepRun) -> dict[str, Any]:
     return {"mode": "batch", "batches": batches} if batches else {}
 
 
-def _dialect(compile: Compile, made: list[TeacherCall], *, is_reward: bool = False) -> dict[str, Any]:
-    """Give the dialect in which the teacher, or the model that gives the rewards, was spoken to, and what its endpoint
-    had refused by then, by model; nothing of a built-in one, nor without a call."""
+def _dialect(
+    compile: Compile, made: list[TeacherCall], *, is_reward: bool = False, is_judge: bool = False
+) -> dict[str, Any]:
+    """Give the dialect in which the teacher, the model that gives the rewards, or the spec's own judge of drafts was
+    spoken to, and what its endpoint had refused by then, by model; nothing of a built-in one, nor without a call."""
     spec = read_stored_spec(compile.spec)
     asked = reward_of(spec)
-    teacher = (rewarded_by(spec) if is_reward else spec).teacher
+    teacher = (rewarded_by(spec) if is_reward else judged_by(spec) if is_judge else spec).teacher
     if teacher.base_url is None or not made:
         return {}
     models = sorted({call.model for call in made})
     learnt = {model: lessons_of(compile.tenant_id, teacher.base_url, model) for model in models}
-    if not is_reward:  # lessons on trial are not the team's yet
+    if not (is_reward or is_judge):  # lessons on trial are not the team's yet
         for model in models:
             of_batches = lessons_of_batches(compile.tenant_id, compile.id, model)
             learnt[model] = tuple(dict.fromkeys((*learnt[model], *of_batches)))

@@ -15,12 +15,12 @@ from uuid import UUID
 from django.db.models import Case, Count, Func, Q, QuerySet, Sum, Value, When
 
 from backend.compiles.models import TeacherCall
-from backend.compiles.states import ANSWERED_STATES, CANDIDATE_CALLS, LABEL_CALLS
+from backend.compiles.states import ANSWERED_STATES, CANDIDATE_CALLS, DELEGATE_CALLS, LABEL_CALLS
 from backend.domain.drafts.vocabulary import Saving, Strategy, VerdictKind
 from backend.drafts.models import Offer, Scope, Verdict
 from backend.drafts.shapes import Rate, rate
 
-DRAFT_CALLS = ("drafts:", "audit:")  # how the journal's keys of the calls begin that ask about drafts
+DRAFT_CALLS = ("drafts:", "audit:", DELEGATE_CALLS)  # how the journal's keys of the calls begin that ask about drafts
 _MONEY = ("avoided", "verification", "embedding", "audit", "exploration")
 
 
@@ -192,7 +192,7 @@ def _calls(tenant_id: UUID, offers: QuerySet[Offer]) -> dict[UUID, Mapping[str, 
     """Sum the calls of the offers' compiles: what writing cost and how long it took. A call without a time of its own,
     as in a vendor's batch, is in no mean."""
     written, label = Q(key__startswith=CANDIDATE_CALLS), Q(key__startswith=LABEL_CALLS)
-    asked = Q(key__startswith=DRAFT_CALLS[0]) | Q(key__startswith=DRAFT_CALLS[1])
+    asked = Q(*(("key__startswith", prefix) for prefix in DRAFT_CALLS), _connector=Q.OR)
     timed = Q(latency_ms__gt=0)
     prompt = Func("key", Value(":"), Value(2), function="split_part")
     rows = (

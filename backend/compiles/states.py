@@ -9,6 +9,7 @@ from backend.domain.errors import OurError
 
 State = TypeVar("State", bound=StrEnum)
 REWARD_CALLS = "reward:"  # how the journal's keys of the calls begin that ask for rewards
+DELEGATE_CALLS = "delegate:"  # and of those that ask the spec's own judge about drafts
 LABEL_CALLS = "labeling:"  # and of those that ask for labels or answers
 CANDIDATE_CALLS = "synthesis:"  # and of those that ask for candidates, in whatever step
 

@@ -24,30 +24,39 @@ from backend.domain.drafts.vocabulary import Kinship, Strategy, VerdictKind
 from backend.drafts.models import Calibration, Verdict
 
 
-def calibration(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> Calibration:
-    """The row, or a new one that is not saved. A grid of another version says nothing: back to the start."""
+def calibration(tenant_id: UUID, scope_id: UUID, strategy: Strategy, *, judge: str = "") -> Calibration:
+    """The row, or a new one that is not saved. A grid of another version says nothing: back to the start. What is known
+    of another judge than `judge` says nothing of this one: the row is as new, apart from its id."""
     row = Calibration.objects.filter(tenant_id=tenant_id, scope_id=scope_id, strategy=strategy).first()
-    if row is None:
-        row = Calibration(tenant_id=tenant_id, scope_id=scope_id, strategy=strategy, log_posterior=b"")
+    if row is None or row.judge != judge:
+        row = _as_new(Calibration(tenant_id=tenant_id, scope_id=scope_id, strategy=strategy, judge=judge), row)
     if row.grid_version != GRID_VERSION or not row.log_posterior:
         row.grid_version, row.n_observations = GRID_VERSION, 0
         row.log_posterior = curves_to_bytes(initial_curves(strategy))
     return row
 
 
-def locked_calibration(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> Calibration:
+def _as_new(row: Calibration, before: Calibration | None) -> Calibration:
+    """A row without evidence, in the place of one about another judge."""
+    row.log_posterior = b""
+    if before is not None:
+        row.id, row.begun_at, row._state.adding = before.id, timezone.now(), False
+    return row
+
+
+def locked_calibration(tenant_id: UUID, scope_id: UUID, strategy: Strategy, *, judge: str = "") -> Calibration:
     """Return the `calibration`, saved and locked until the transaction ends: two compiles of a family learn one after
     the other."""
-    fresh = calibration(tenant_id, scope_id, strategy)
+    fresh = calibration(tenant_id, scope_id, strategy, judge=judge)
     if fresh._state.adding:
         Calibration.objects.bulk_create([fresh], ignore_conflicts=True)
     Calibration.objects.select_for_update().get(tenant_id=tenant_id, scope_id=scope_id, strategy=strategy)
-    return calibration(tenant_id, scope_id, strategy)
+    return calibration(tenant_id, scope_id, strategy, judge=judge)
 
 
 def initial_curves(strategy: Strategy) -> Curves:
     """The curves before the first verdict. Priors were fitted to judges' verdicts, and to nothing else."""
-    return prior_curves() if strategy is Strategy.JUDGE else flat_curves()
+    return prior_curves() if strategy in (Strategy.JUDGE, Strategy.DELEGATE) else flat_curves()
 
 
 def curves_of(row: Calibration) -> Curves:
@@ -90,8 +99,12 @@ def source_counts(verdicts: Sequence[Verdict]) -> dict[UUID, SourceCount]:
 
 
 def replay(tenant_id: UUID, scope_id: UUID, strategy: Strategy) -> Curves:
-    """The curves computed again from the verdict log, slice by slice in the order they were saved."""
+    """The curves computed again from the verdict log, slice by slice in the order they were saved, from where the row's
+    evidence begins."""
     rows = Verdict.objects.filter(tenant_id=tenant_id, scope_id=scope_id, strategy=strategy).order_by("id")
+    row = Calibration.objects.filter(tenant_id=tenant_id, scope_id=scope_id, strategy=strategy).first()
+    if row is not None and row.begun_at is not None:
+        rows = rows.filter(created_at__gte=row.begun_at)
     by_offer: dict[UUID, list[Verdict]] = defaultdict(list)
     for row in rows:
         by_offer[row.offer_id].append(row)

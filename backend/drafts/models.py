@@ -261,7 +261,8 @@ class Outcome(TenantOwned):
 
 class Calibration(TenantOwned):
     """The acceptance that is known within one scope under one strategy: the posterior over the curves (a few kB), and
-    the counts that the bound and the lock-out guard need. `label_votes` are a label task's votes on picks, by slice
+    the counts that the bound and the lock-out guard need. Of a spec's own judge all of it is about the one that `judge`
+    names, since `begun_at`. `label_votes` are a label task's votes on picks, by slice
     (`domain.drafts.label_votes`)."""
 
     scope = models.ForeignKey(Scope, on_delete=models.CASCADE, related_name="calibrations", db_constraint=False)
@@ -287,6 +288,8 @@ class Calibration(TenantOwned):
     label_votes = models.JSONField(default=list, db_default=[])
     max_bad_rate = models.FloatField(null=True)
     suspended_at = models.DateTimeField(null=True)
+    judge = models.CharField(max_length=200, blank=True, default="", db_default="")
+    begun_at = models.DateTimeField(null=True)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:

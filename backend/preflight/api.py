@@ -67,8 +67,8 @@ class ValidateQuery(StrictSerializer):
     preflight = s.BooleanField(
         default=False,
         help_text="Whether to look if the compile can end: a runner looks at the base, and the teacher, its fallback "
-        "model and the model that gives rewards are asked one tiny call each, which is billed. Needs the scope "
-        "compiles:write.",
+        "model, the model that gives rewards and the judge of drafts are asked one tiny call each, which is billed. "
+        "Needs the scope compiles:write.",
     )
 
 

@@ -85,6 +85,7 @@ class Estimate(Row):
     batch_fallback_price: Json | None = None
     batch_window_h: int | None = None
     reward_price: Json | None = None
+    judge_price: Json | None = None
     assumptions: Sequence[str] = ()
     warnings: Sequence[str] = ()
     draft_cache: Json | None = None

@@ -183,8 +183,9 @@ def halves_json(first: str, second: str, *, hints: tuple[str, str] = ("Money bac
     return json.dumps({"halves": halves})
 
 
-def taught_by(monkeypatch: Any, teacher: ScriptedTeacher) -> ScriptedTeacher:
-    monkeypatch.setattr(teacher_session, "make_teacher", lambda *_, **__: teacher)
+def taught_by(monkeypatch: Any, teacher: ScriptedTeacher, **others: ScriptedTeacher) -> ScriptedTeacher:
+    """Have the teacher answer for every model but those of `others`."""
+    monkeypatch.setattr(teacher_session, "make_teacher", lambda spec, **_: others.get(spec.model, teacher))
     return teacher
 
 

@@ -1,5 +1,5 @@
-"""The question to the teacher about the drafts of several slices: put together from the compile's rows, asked through
-the journal."""
+"""The question to the teacher, or to the spec's own judge, about the drafts of several slices: put together from the
+compile's rows, asked through the journal."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,14 @@ from uuid import UUID
 
 import numpy as np
 
-from backend.compiles.models import Candidate, Slice
-from backend.compiles.states import CandidateState
+from backend.compiles.models import Candidate, Slice, TeacherCall
+from backend.compiles.states import ANSWERED_STATES, CANDIDATE_CALLS, DELEGATE_CALLS, CandidateState
 from backend.domain.answers.candidates import Origin
 from backend.domain.drafts.offer_plan import OfferPlan
-from backend.domain.drafts.vocabulary import StoredDraft, Verification
+from backend.domain.drafts.vocabulary import CERTIFIES, StoredDraft, Strategy, Verification
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
+from backend.domain.spec.parsing import Spec, judged_by
 from backend.drafts.cache import load_drafts
 from workers.candidates.engine_proposals import cache_salt_of
 from workers.candidates.ranking import stack
@@ -35,10 +36,12 @@ NEAR_SHARE = 0.25  # of the texts of other labels: the nearest are near misses, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The verdicts by the slice's position; `refusal` says why there are none where the teacher could not be asked."""
+    """The verdicts by the slice's position; `refusal` says why there are none where the teacher could not be asked.
+    Where it was another model that refused, the teacher may still be asked (`can_ask_teacher`)."""
 
     by_slice: Mapping[int, Verification]
     refusal: str = ""
+    can_ask_teacher: bool = False
 
 
 def load_planned(run: CompileRun, plan: OfferPlan) -> dict[UUID, StoredDraft]:
@@ -59,20 +62,41 @@ def judge_drafts(
     *,
     far: Mapping[int, Sequence[StoredDraft]],
     turn: int,
+    strategy: Strategy,
 ) -> Judged:
-    """Ask the teacher about the drafts by the position of their slice, in one conversation. Where it cannot be asked,
-    the compile does without them. `slices` are all of the compile."""
-    question = _question(run, slices, asked, far)
+    """Ask the teacher, or the spec's own judge, about the drafts by the position of their slice, in one conversation;
+    `session` is of the one that `strategy` names. Where it cannot be asked, the compile does without them. `slices` are
+    all of the compile."""
+    is_delegate = strategy is Strategy.DELEGATE
+    question = _question(run, judged_by(run.spec) if is_delegate else run.spec, slices, asked, far)
     rng = random.Random(seed_of(run, "verification", run.compile_id, turn))
+    key = f"{DELEGATE_CALLS if is_delegate else 'drafts:'}all:{turn}"
+    conversation = judge_compile(question, rng, CERTIFIES[strategy])
     try:
-        by_slice, revisions = run_dialogue(run, step, session, f"drafts:all:{turn}", judge_compile(question, rng))
+        by_slice, revisions = run_dialogue(run, step, session, key, conversation)
     except PaymentRequired:
         return Judged(by_slice={}, refusal="the budget has no room for the question")
     except TeacherFailed as failed:
         if failed.retryable:
             raise
-        return Judged(by_slice={}, refusal="the teacher refused the question")
+        who = "the judge" if is_delegate else "the teacher"
+        return Judged(by_slice={}, refusal=f"{who} refused the question", can_ask_teacher=is_delegate)
+    if is_delegate:
+        revisions = _revisions_of_teacher(run)
     return Judged(by_slice=_of_known_revision(run, slices, by_slice, revisions))
+
+
+def _revisions_of_teacher(run: CompileRun) -> set[str]:
+    """The revisions that wrote this compile's candidates."""
+    calls = TeacherCall.objects.filter(
+        tenant_id=run.tenant_id,
+        compile_id=run.compile_id,
+        key__startswith=CANDIDATE_CALLS,
+        model=run.spec.teacher.model,
+        state__in=ANSWERED_STATES,
+    )
+    with run.transaction():
+        return set(calls.exclude(revision="").values_list("revision", flat=True))
 
 
 def _of_known_revision(
@@ -116,6 +140,7 @@ class _Pool:
 
 def _question(
     run: CompileRun,
+    asked_of: Spec,
     slices: Sequence[Slice],
     asked: Mapping[int, Sequence[StoredDraft]],
     far: Mapping[int, Sequence[StoredDraft]],
@@ -123,7 +148,8 @@ def _question(
     filled = [slice_row for slice_row in slices if not slice_row.is_captured]
     pools = {slice_row.position: _pool(run, slice_row) for slice_row in filled}
     judged = tuple(_as_asked(slice_row, pools, asked, far) for slice_row in filled)
-    return judge_question(run.spec, judged, seed=seed_of(run, "judge"), cache_salt=cache_salt_of(run))
+    salt = cache_salt_of(run) if asked_of.teacher.engine is not None else None
+    return judge_question(asked_of, judged, seed=seed_of(run, "judge"), cache_salt=salt)
 
 
 def audit_question(run: CompileRun, slice_row: Slice) -> tuple[JudgeQuestion, JudgedSlice]:
@@ -134,7 +160,7 @@ def audit_question(run: CompileRun, slice_row: Slice) -> tuple[JudgeQuestion, Ju
     plan = slice_row.offer_plan
     far = [] if plan is None else list(load_planned(run, plan).values())
     asked: dict[int, Sequence[StoredDraft]] = {slice_row.position: ()}
-    question = _question(run, filled, asked, {slice_row.position: far})
+    question = _question(run, run.spec, filled, asked, {slice_row.position: far})
     return question, next(one for one in question.slices if one.key == slice_row.position)
 
 

@@ -19,6 +19,7 @@ from backend.drafts.cache import NearSource, nearest_drafts
 from backend.drafts.models import Scope
 from backend.queue import TaskName
 from workers.candidates.slices import slice_names
+from workers.drafts.delegates import standing_of
 from workers.drafts.proposals import can_judge
 from workers.drafts.scopes import draft_scope, find_scopes
 from workers.embedding.protocol import Embedder
@@ -75,6 +76,7 @@ def look_up_drafts(run: CompileRun, slices: Sequence[Slice], embedder: Embedder)
         seed = seed_of(run, "drafts", run.compile_id)
         result = look_up(run.tenant_id, run.spec, todo, embedder.identity, vectors, seed=seed)
         _ask_for_reembedding(run, embedder)
+        _warn_of_judge(run, result.scope)
     gold = get_jsonl(run.tenant_id, run.output(SlicingOut).gold_train)
     off_label = drafts_off_label(run.spec, todo, result.near, gold, embedder)
     return DraftLookup(
@@ -127,6 +129,13 @@ def _first_drafts(sources: Sequence[NearSource], most: int) -> list[StoredDraft]
 
 def offers_drafts(spec: Spec) -> bool:
     return spec.draft_cache.enabled and spec.draft_cache.verify != "off"
+
+
+def _warn_of_judge(run: CompileRun, scope: Scope | None) -> None:
+    """Say why the spec's own judge is not asked, where it is not."""
+    standing = None if scope is None or not can_judge(run.spec) else standing_of(run.tenant_id, run.spec, scope.id)
+    if standing is not None and standing.refusal:
+        run.warn("draft_judge_not_used", standing.refusal)
 
 
 def _ask_for_reembedding(run: CompileRun, embedder: Embedder) -> None:

@@ -70,6 +70,7 @@ def _plan(
         tenant_id=run.tenant_id,
         spec=run.spec,
         price=session.price,
+        judge_price=run.prices.judge,
         heldout=heldout,
         known_keys=known_keys,
         filled=lookup.filled,

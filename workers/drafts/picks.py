@@ -7,6 +7,9 @@ refuse. What it refuses leaves the pool, and so do drafts that its verdicts make
 It ends when no pick is unverified, or another question would cost more than writing what it asks about, after three
 turns at the latest. Where refusals have left a pool short, the teacher writes more.
 
+Where the spec names a judge of its own, that is asked in the teacher's place, as long as it is within its bounds. What
+it leaves void stays in the pool, and the teacher is asked in the next turn.
+
 Each turn is one transaction, and everything it goes by is in rows and in the journal: a process that takes over asks
 the same question and finds its answers there.
 """
@@ -21,7 +24,7 @@ from backend.compiles.states import CandidateState
 from backend.domain.answers.candidates import Origin
 from backend.domain.drafts.offer_plan import OfferState
 from backend.domain.drafts.question_policy import is_worth_asking_again
-from backend.domain.drafts.vocabulary import Certificate
+from backend.domain.drafts.vocabulary import CERTIFIES, Strategy
 from backend.domain.lifecycle import StepName
 from workers.candidates.generation import embed_slice, fill_round
 from workers.drafts.described_slices import described_slices
@@ -121,7 +124,8 @@ def _is_worth_a_question(run: CompileRun, slices: Sequence[Slice], asked: Mappin
     tokens = request_tokens(described_slices(run.spec, filled)).as_counted(
         [row.text for row in rows], [row.n_tokens for row in rows]
     )
-    price = run.prices.of(run.spec.teacher.model)
+    is_delegate = any(plan_of(row).strategy is Strategy.DELEGATE for row in slices)
+    price = run.prices.judge if is_delegate and run.prices.judge else run.prices.of(run.spec.teacher.model)
     quote = quote_pool(tokens, [row.n_tokens for row in rows], price, n_slices=1, acceptance=QUOTED_ACCEPTANCE)
     fresh = [plan.fresh_microusd for row in slices if (plan := plan_of(row)).fresh_microusd is not None]
     return is_worth_asking_again(
@@ -157,7 +161,7 @@ def _top_up(run: CompileRun, slice_row: Slice, pooling: Pooling) -> None:
         if plan.n_turns >= N_TURNS and plan.pooled:  # no more is asked, and drafts are left that counted
             n_missing = int(slice_row.k_requested) - (valid.count() - n_unverified)
         else:
-            n_judged = valid.filter(certificate=Certificate.JUDGED).count()
+            n_judged = valid.filter(certificate__in=CERTIFIES.values()).count()
             n_missing = plan.n_counted - math.floor(n_judged + math.fsum(one.predicted for one in plan.pooled))
             n_missing = n_missing if n_missing > (1 - LEAST_POOL) * slice_row.n_candidates else 0
         if n_missing > 0:

@@ -11,13 +11,14 @@ from backend.domain.answers.candidates import Origin
 from backend.domain.drafts.calibration import acceptance_after
 from backend.domain.drafts.offer_plan import OfferPlan, ShownDraft
 from backend.domain.drafts.pool_policy import FLOOR
-from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft, VerdictKind, Verification
+from backend.domain.drafts.vocabulary import DraftVerdict, StoredDraft, Strategy, VerdictKind, Verification
 from backend.domain.lifecycle import StepName
+from workers.drafts.delegates import standing_of
 from workers.drafts.gate_verification import gate_scores
 from workers.drafts.judging import judge_drafts, load_planned
-from workers.drafts.records import record_verdicts, save_verdicts
+from workers.drafts.records import record_verdicts, save_verdicts, verified_by
 from workers.step.durable import CompileRun
-from workers.step.teacher_session import teacher_session
+from workers.step.teacher_session import judge_session, teacher_session
 
 N_TURNS = 3  # questions about a slice's drafts
 REFUSED, UNLIKELY = "draft_refused", "draft_unlikely"  # why a draft is no candidate
@@ -63,6 +64,38 @@ def unverified_of(run: CompileRun, slice_row: Slice) -> list[Candidate]:
 
 
 def ask_about(run: CompileRun, step: StepName, slices: Sequence[Slice], asked: Mapping[int, set[UUID]]) -> None:
+    """One turn: a question to the teacher, or to the spec's own judge, about the drafts of these ids by the position of
+    their slice, and what comes of it."""
+    for strategy, rows in _by_strategy(run, slices).items():
+        _ask(run, step, rows, asked, strategy)
+
+
+def _by_strategy(run: CompileRun, slices: Sequence[Slice]) -> dict[Strategy, list[Slice]]:
+    """The slices by who is asked about their drafts. Where the spec's own judge is not within its bounds any more, that
+    is the teacher, from now on."""
+    groups: dict[Strategy, list[Slice]] = {}
+    for slice_row in slices:
+        scope_id, strategy = verified_by(plan_of(slice_row))
+        if strategy is Strategy.DELEGATE:
+            with run.transaction():
+                standing = standing_of(run.tenant_id, run.spec, scope_id)
+                if standing is None or standing.refusal:
+                    strategy = Strategy.JUDGE
+                    slice_row.offer_plan = replace(plan_of(slice_row), strategy=strategy)
+                    slice_row.save(update_fields=["drafts"])
+                    if standing is not None:
+                        run.warn("draft_judge_not_used", standing.refusal, slice=slice_row.name)
+        groups.setdefault(strategy, []).append(slice_row)
+    return groups
+
+
+def _ask(
+    run: CompileRun,
+    step: StepName,
+    slices: Sequence[Slice],
+    asked: Mapping[int, set[UUID]],
+    strategy: Strategy,
+) -> None:
     """One turn: the question about the drafts of these ids, by the position of their slice, and what comes of it."""
     loaded = {row.position: load_planned(run, plan_of(row)) for row in slices}
     drafts = {
@@ -78,17 +111,21 @@ def ask_about(run: CompileRun, step: StepName, slices: Sequence[Slice], asked: M
         for row in slices
     }
     turn = max(plan_of(row).n_turns for row in slices)
-    with teacher_session(run) as session:
+    is_delegate = strategy is Strategy.DELEGATE
+    with judge_session(run) if is_delegate else teacher_session(run) as session:
         shown = {position: rows for position, rows in drafts.items() if rows}
-        judged = judge_drafts(run, step, session, slices_of(run), shown, far=far, turn=turn)
+        judged = judge_drafts(run, step, session, slices_of(run), shown, far=far, turn=turn, strategy=strategy)
     scores = {row.position: _gate_scores(run, row, drafts[row.position]) for row in slices}
     with run.transaction():
-        if judged.refusal:
+        is_last = bool(judged.refusal) and not judged.can_ask_teacher
+        if is_last:
             run.warn("drafts_not_verified", f"No drafts are used: {judged.refusal}.")
+        elif judged.refusal:
+            run.warn("draft_judge_not_used", f"The teacher judges the drafts: {judged.refusal}.")
         for slice_row in slices:
             verification = judged.by_slice.get(slice_row.position, Verification(verdicts=(), is_void=True))
             at = slice_row.position
-            _save(run, step, slice_row, asked[at], loaded[at], verification, scores[at], is_last=bool(judged.refusal))
+            _save(run, step, slice_row, asked[at], loaded[at], verification, scores[at], is_last=is_last)
 
 
 def _save(
@@ -106,14 +143,15 @@ def _save(
     plan = plan_of(slice_row)
     accepted = {v.draft_id: v for v in verification.verdicts if v.is_accepted and v.kind is VerdictKind.VERDICT}
     judged = {v.draft_id for v in verification.verdicts if v.kind is VerdictKind.VERDICT}
-    rest = _still_likely(plan, loaded, verification.verdicts)
+    goes_on = plan.strategy is Strategy.DELEGATE and bool(asked - judged)  # with the teacher
+    rest = _still_likely(plan, loaded, verification.verdicts, without=judged if goes_on else asked)
     if is_last:
         rest = ()
     kept = {one.draft_id for one in rest}
     rows = unverified_of(run, slice_row)
     entered = [row for row in rows if row.draft_id in accepted]
     for row in entered:
-        row.certificate = Certificate.JUDGED
+        row.certificate = accepted[row.draft_id].certificate or ""
         row.cost_microusd = accepted[row.draft_id].cost_microusd
     Candidate.objects.bulk_update(entered, ["certificate", "cost_microusd"], batch_size=500)
     gone = [row for row in rows if row.draft_id not in accepted and row.draft_id not in kept]
@@ -124,6 +162,7 @@ def _save(
     plan = record_verdicts(plan, verification, len(entered))
     slice_row.offer_plan = replace(
         plan,
+        strategy=Strategy.JUDGE if goes_on else plan.strategy,
         pooled=rest,
         n_turns=N_TURNS if is_last else plan.n_turns + 1,
         judged_microusd=plan.judged_microusd + verification.cost.amount_microusd,
@@ -136,19 +175,18 @@ def _save(
 
 
 def _still_likely(
-    plan: OfferPlan, loaded: Mapping[UUID, StoredDraft], verdicts: Sequence[DraftVerdict]
+    plan: OfferPlan, loaded: Mapping[UUID, StoredDraft], verdicts: Sequence[DraftVerdict], *, without: set[UUID]
 ) -> tuple[ShownDraft, ...]:
-    """The drafts that were not asked about, each with what is expected of it now: drafts of one source succeed and fail
-    together. Those below the floor are no longer among them."""
+    """The drafts `without` those that were asked about, each with what is expected of it now: drafts of one source
+    succeed and fail together. Those below the floor are no longer among them."""
     source_of = {id: draft.source_id for id, draft in loaded.items()}
     counted = [v for v in verdicts if v.kind is VerdictKind.VERDICT]
     n_shown = Counter(source_of[v.draft_id] for v in counted)
     n_accepted = Counter(source_of[v.draft_id] for v in counted if v.is_accepted)
-    asked = {v.draft_id for v in verdicts}
     rest = []
     for one in plan.pooled:
         source = source_of.get(one.draft_id)
-        if source is None or one.draft_id in asked:
+        if source is None or one.draft_id in without:
             continue
         predicted = acceptance_after(one.predicted, n_shown[source], n_accepted[source])
         if predicted >= FLOOR:

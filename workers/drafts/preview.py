@@ -16,10 +16,11 @@ from backend.domain.drafts.calibration import interval
 from backend.domain.drafts.pool_policy import PoolDecision
 from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
 from backend.domain.money.pricing import TeacherPrice, price_book
-from backend.domain.money.teacher_prices import resolve_prices
-from backend.domain.spec.parsing import Spec
+from backend.domain.money.teacher_prices import resolve_judge_price, resolve_prices
+from backend.domain.spec.parsing import Spec, judge_of
 from backend.drafts.cache import NearSource
 from backend.drafts.previews import PreviewedSlice
+from workers.drafts.delegates import standing_of
 from workers.drafts.fresh_costs import fresh_cost, verification_context
 from workers.drafts.lookup import drafts_off_label, look_up, offers_drafts
 from workers.drafts.plan import PlannedOffer, plan_offer
@@ -49,13 +50,16 @@ def preview_slices(
     if result.scope is None:
         return [_nothing(slice_row, Arm.NO_DRAFTS) for slice_row in slices]
     price = resolve_prices(spec.teacher, book=price_book(), operator=settings.KOLM_TEACHER_PRICES).main
+    standing = standing_of(tenant_id, spec, result.scope.id)
     texts = _texts_of(tenant_id, spec)
     off_label = drafts_off_label(spec, slices, result.near, texts.gold, embedder)
     rows = []
     for slice_row, near, off in zip(slices, result.near, off_label, strict=True):
         context = _context(tenant_id, spec, price, texts, slice_row, slices, off)
         planned = plan_offer(context, slice_row, result.scope, near, slice_row.exemplars)
-        rows.append(_preview_plan(spec, slice_row, near, planned, price))
+        row = _preview_plan(spec, slice_row, near, planned, price)
+        is_passed_on = standing is not None and standing.refusal and planned.plan.strategy is Strategy.JUDGE
+        rows.append(replace(row, reason=f"{row.reason} {standing.refusal}") if standing and is_passed_on else row)
     return rows
 
 
@@ -96,10 +100,18 @@ def _context(
         heldout=texts.heldout,
         known_keys=known_keys,
         filled=filled,
+        judge_price=_judge_price(spec),
         off_label=off_label,
         lot=slice_row.name,
         control_seed=spec.sampling.seed,
     )
+
+
+def _judge_price(spec: Spec) -> TeacherPrice | None:
+    judge = judge_of(spec)
+    if judge is None:
+        return None
+    return resolve_judge_price(judge, book=price_book(), operator=settings.KOLM_TEACHER_PRICES)
 
 
 def _preview_plan(

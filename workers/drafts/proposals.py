@@ -14,13 +14,14 @@ from backend.domain.drafts.costs import Quote
 from backend.domain.drafts.offer_plan import PlannedDraft
 from backend.domain.drafts.policy import Decision, Offerable, decide
 from backend.domain.drafts.pool_policy import PoolDecision, decide_pool
-from backend.domain.drafts.vocabulary import Arm, StoredDraft, Strategy
+from backend.domain.drafts.vocabulary import CERTIFIES, Arm, StoredDraft, Strategy
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.spec.defaults import buys_in_rounds
-from backend.domain.spec.parsing import Spec
+from backend.domain.spec.parsing import Spec, judged_by
 from backend.drafts.cache import NearSource
 from backend.drafts.calibrations import calibration, curves_of, ledger_of
 from backend.drafts.models import Calibration, Scope
+from workers.drafts.delegates import standing_of
 from workers.drafts.described_slices import described_slices
 from workers.drafts.fresh_costs import fresh_cost, verification_context, with_old_prompts
 from workers.drafts.gate_verification import certified_threshold_of
@@ -42,7 +43,8 @@ class PlanContext:
     """The values that a plan depends on beside the slice and what is near it. `heldout` are the keys of texts that no
     candidate may repeat, `known_keys` says which of some keys are candidates already, `filled` are the slices that the
     teacher fills, `off_label` the drafts that look like another label's; `lot` and `control_seed` are where the
-    decision's and the controls' randomness begins. A preview draws no slice to be held back."""
+    decision's and the controls' randomness begins. `judge_price` is that of the spec's own judge. A preview draws no
+    slice to be held back."""
 
     tenant_id: UUID
     spec: Spec
@@ -54,6 +56,7 @@ class PlanContext:
     control_seed: int
     off_label: Collection[UUID] = ()
     is_held_back: bool = False
+    judge_price: TeacherPrice | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,8 @@ def propose(
 ) -> Proposal | Arm:
     """Choose the first way, the strongest certificate before others, that is expected to pay for the `n_open`
     candidates that the repeats leave open; else one that is worth a probe; else the one that came nearest to paying,
-    which shows nothing. Where there is none, or one is suspended, the arm says so."""
+    which shows nothing. Where there is none, or one is suspended, the arm says so. The spec's own judge that is
+    suspended, or is shown to be none, leaves the question to the teacher."""
     spec = context.spec
     prompt = verification_context(spec, slice_row, exemplars)
     prompt = with_old_prompts(context.tenant_id, spec, prompt, [source.source_id for source in near])
@@ -100,6 +104,9 @@ def propose(
         rows[Strategy.GATE] = calibration(context.tenant_id, scope.id, Strategy.GATE)
     if any(row.suspended_at is not None for row in rows.values()):
         return Arm.SUSPENDED
+    standing = standing_of(context.tenant_id, spec, scope.id)
+    if standing is not None and not standing.refusal and rows.pop(Strategy.JUDGE, None) is not None:
+        rows[Strategy.DELEGATE] = standing.row
     proposals = _proposals(context, slice_row, prompt, near, rows, exact, threshold, n_open)
     paying = (each for arm in (Arm.OFFERED, Arm.PROBED) for each in proposals if each.decision.arm == arm)
     best = next(paying, None) or max(proposals, key=lambda each: each.promise, default=None)
@@ -130,9 +137,10 @@ def _proposals(
     for verifier in exact:
         by(verifier, _offered_by(verifier.strategy, near)[:MAX_SHOWN])
     may_compete = [draft for draft in fitting if draft.draft_id not in context.off_label][: MOST_POOLED * n_open]
-    if Strategy.JUDGE in rows and may_compete:
+    judges = [strategy for strategy in CERTIFIES if strategy in rows]  # one at most
+    for strategy in judges if may_compete else ():
         fresh = fresh_cost(prompt, context.price, drafts=may_compete, near=near)
-        proposals.append(_propose_pool(context, slice_row, may_compete, rows[Strategy.JUDGE], fresh, n_open=n_open))
+        proposals.append(_propose_pool(context, slice_row, may_compete, strategy, rows[strategy], fresh, n_open=n_open))
     if threshold is not None:  # its quote needs no scores; those are worked out when it verifies
         by(GateVerifier(scores=lambda _: None, threshold=threshold), fitting[:MAX_SHOWN])
     return proposals
@@ -142,21 +150,25 @@ def _propose_pool(
     context: PlanContext,
     slice_row: Slice,
     drafts: Sequence[StoredDraft],
+    strategy: Strategy,
     row: Calibration,
     fresh_microusd: float,
     *,
     n_open: int,
 ) -> Proposal:
-    """Decide which drafts compete unverified for this slice's picks. Where rounds of labelling may buy any candidate,
-    all that compete are asked about."""
+    """Decide which drafts compete unverified for this slice's picks, where `strategy` says who is asked. Where rounds
+    of labelling may buy any candidate, all that compete are asked about."""
     n_there = int(slice_row.n_candidates) - n_open
-    tokens = request_tokens(described_slices(context.spec, context.filled)).as_counted(
+    is_delegate = strategy is Strategy.DELEGATE
+    asked_of = judged_by(context.spec) if is_delegate else context.spec
+    price = context.judge_price if is_delegate and context.judge_price is not None else context.price
+    tokens = request_tokens(described_slices(asked_of, context.filled)).as_counted(
         [draft.text for draft in drafts], [draft.n_tokens for draft in drafts]
     )
     quote = quote_pool(
         tokens,
         [draft.n_tokens for draft in drafts],
-        context.price,
+        price,
         n_slices=max(1, len(context.filled)),
         acceptance=QUOTED_ACCEPTANCE,
     )
@@ -172,7 +184,7 @@ def _propose_pool(
         ledger=ledger_of(row),
         rng=random.Random(f"{context.lot}/judge"),
     )
-    return _proposal(Strategy.JUDGE, drafts, decision, row, fresh_microusd)
+    return _proposal(strategy, drafts, decision, row, fresh_microusd)
 
 
 def _proposal(

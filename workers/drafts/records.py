@@ -17,8 +17,9 @@ from backend.domain.drafts.vocabulary import (
     VerdictKind,
     Verification,
 )
-from backend.drafts.calibrations import learn, locked_calibration
+from backend.drafts.calibrations import learn
 from backend.drafts.models import Calibration, Draft, Source, Verdict
+from workers.drafts.delegates import locked_row
 from workers.step.durable import CompileRun
 
 NO_ID = UUID(int=0)
@@ -35,7 +36,7 @@ def save_verdicts(
     """Save the verdicts in the transaction of the accepted candidates. Two compiles of a family learn one after the
     other."""
     scope_id, strategy = verified_by(plan)
-    row = locked_calibration(run.tenant_id, scope_id, strategy)
+    row = locked_row(run, scope_id, strategy)
     expected = {one.draft_id: (one.predicted, one.propensity) for one in (*plan.shown, *plan.pooled)}
     by_id = {draft.draft_id: draft for draft in shown}
     verdicts = [
@@ -50,7 +51,7 @@ def save_verdicts(
     if verification.verdicts:
         row.n_since_shown = 0
     row.save()
-    _count_uses(run, verdicts)
+    _count_uses(run, verdicts, quarantines=strategy is not Strategy.DELEGATE)
 
 
 def save_repeats(run: CompileRun, plan: OfferPlan, verification: Verification, drafts: Sequence[StoredDraft]) -> None:
@@ -142,14 +143,14 @@ def _row(
     )
 
 
-def _count_uses(run: CompileRun, verdicts: Sequence[Verdict]) -> None:
+def _count_uses(run: CompileRun, verdicts: Sequence[Verdict], *, quarantines: bool = True) -> None:
     """Drafts and sources remember how often they were shown and accepted. Where a planted draft of a far slice was
     accepted, those whose verdicts stayed void stood beside it twice: they are shown no more. An answer that was no
-    answer says nothing against them."""
+    answer says nothing against them, nor (not `quarantines`) does a judge that may be lenient with all."""
     mine = Draft.objects.filter(tenant_id=run.tenant_id)
     counted = [row for row in verdicts if row.kind == VerdictKind.VERDICT]
     is_fooled = any(row.kind == VerdictKind.NEGATIVE and row.is_accepted for row in verdicts)
-    void = [row.draft_id for row in verdicts if row.kind == VerdictKind.VOID and is_fooled]
+    void = [row.draft_id for row in verdicts if row.kind == VerdictKind.VOID and is_fooled and quarantines]
     accepted = [row.draft_id for row in counted if row.is_accepted]
     mine.filter(id__in=[row.draft_id for row in counted]).update(n_shown=F("n_shown") + 1)
     mine.filter(id__in=accepted).update(n_accepted=F("n_accepted") + 1)

@@ -17,12 +17,12 @@ from backend.domain.drafts.offer_plan import OfferPlan, OfferState, saving_to_js
 from backend.domain.drafts.vocabulary import Arm, Saving, Strategy
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice, cost_microusd, price_book
-from backend.drafts.calibrations import locked_calibration
 from backend.drafts.models import Offer
 from backend.drafts.statistics import running_rate
 from backend.usage.savings import note_saving
 from workers.candidates.embedding_usage import SKU
 from workers.candidates.slices import slice_text
+from workers.drafts.delegates import locked_row
 from workers.drafts.records import verified_by
 from workers.embedding.protocol import Embedder
 from workers.step.durable import CompileRun
@@ -170,7 +170,7 @@ def _remember_spending(run: CompileRun, slice_row: Slice, plan: OfferPlan, savin
     explore."""
     if plan.scope_id is None or plan.strategy in (None, Strategy.ENGINE, Strategy.REPEAT):
         return
-    row = locked_calibration(run.tenant_id, *verified_by(plan))
+    row = locked_row(run, *verified_by(plan))
     row.n_lookups += 1
     row.n_since_shown += plan.arm is Arm.NOT_WORTH
     row.spent_microusd += (

@@ -3,11 +3,11 @@
 
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import Count, Q, Sum
 
 from backend.compiles.models import Compile, Slice, TeacherCall
 from backend.compiles.reactions import own, split_from, split_into
-from backend.compiles.states import ANSWERED_STATES, REWARD_CALLS
+from backend.compiles.states import ANSWERED_STATES, DELEGATE_CALLS, REWARD_CALLS
 from backend.domain.lifecycle import StepName
 from workers.drafts.savings import drafts_of_compile
 from workers.gap.selection_record import at_k_requested, without_columns
@@ -91,10 +91,10 @@ def _slice_entry(run: CompileRun, slice_row: Slice) -> dict[str, Any]:
 
 def _teacher(run: CompileRun, compile: Compile) -> dict[str, Any]:
     """The calls that wrote candidates and named halves; what labels cost stands in the labeling step's receipt, and
-    what rewards cost in those of the steps that asked for them."""
+    what rewards and a judge of drafts cost in those of the steps that asked them."""
     paid = TeacherCall.objects.filter(
         tenant_id=run.tenant_id, compile=compile, step__in=_WRITES_CANDIDATES, state__in=ANSWERED_STATES
-    ).exclude(key__startswith=REWARD_CALLS)
+    ).exclude(Q(key__startswith=REWARD_CALLS) | Q(key__startswith=DELEGATE_CALLS))
     sums = paid.aggregate(
         calls=Count("id"), tokens_in=Sum("input_tokens"), tokens_out=Sum("output_tokens"), cost=Sum("cost_microusd")
     )

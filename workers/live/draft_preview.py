@@ -1,5 +1,5 @@
 """The preview of what would be offered for a spec: the answer to `backend.drafts.previews`. Runs what a compile runs
-before it asks the teacher anything (`drafts.preview.preview_slices`); nothing is asked, spent or written but the
+before it asks the teacher anything (`previewed_slices.preview_slices`); nothing is asked, spent or written but the
 answer."""
 
 import logging
@@ -10,8 +10,8 @@ from backend.domain.spec.parsing import Spec, parse_spec
 from backend.drafts.previews import PreviewedSlice, answer, fail, question
 from backend.tenants.isolation import tenant_scope
 from workers.candidates.slices import declare_slices, slice_text
-from workers.drafts.preview import preview_slices
 from workers.embedding.sentence import load_embedder
+from workers.live.previewed_slices import preview_slices
 
 log = logging.getLogger("kolm.drafts")
 

@@ -14,7 +14,7 @@ from django.db.models import Q
 from backend.compiles import leases
 from backend.compiles.events import append_event, touch
 from backend.compiles.models import TeacherCall
-from backend.compiles.states import ANSWERED_STATES, REWARD_CALLS
+from backend.compiles.states import ANSWERED_STATES, DELEGATE_CALLS, REWARD_CALLS
 from backend.domain.dialects.faults import MAY_PASS
 from backend.domain.errors import CustomerError
 from backend.domain.lifecycle import StepName
@@ -42,10 +42,11 @@ from workers.teachers.protocol import TeacherFailed
 
 log = logging.getLogger("kolm.preflight")
 
-CALL_KEYS = {  # the beginning of the last one says whose key pays
+CALL_KEYS = {  # the beginning of the last two says whose key pays
     Check.TEACHER: "preflight",
     Check.FALLBACK: "preflight:fallback",
     Check.REWARD: f"{REWARD_CALLS}preflight",
+    Check.JUDGE: f"{DELEGATE_CALLS}preflight",
 }
 BESIDE = (Check.EMBEDDER, Check.GATE)  # what an answer about the teacher has besides
 STEP = StepName.SLICING  # the first one: it waits for this, and is charged for the call

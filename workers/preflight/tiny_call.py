@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from backend.domain.drafts.vocabulary import StoredDraft
 from backend.domain.errors import KolmError
 from backend.domain.money.teacher_prices import TeacherPrices
 from backend.domain.planning.preflight.asked_models import AskedModel
@@ -25,11 +26,16 @@ from backend.domain.planning.preflight.teacher_lines import (
 )
 from backend.domain.spec.defaults import dialect_of, effective_slices
 from backend.domain.spec.parsing import LabelOutput, Spec, label_names
-from workers.step.teacher_session import TeacherSession, open_rewarder, open_teacher
+from workers.step.teacher_session import TeacherSession, open_judge, open_rewarder, open_teacher
+from workers.teachers.judges.batches import NO_DRAFT
+from workers.teachers.judges.compile_requests import Plants, first_requests
+from workers.teachers.judges.judged_slices import JudgedSlice, judge_question
 from workers.teachers.judges.ratings import RatingBatch, rating_batch
 from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher
 from workers.teachers.prompts.answer import item_request
-from workers.teachers.prompts.candidate_and_label import candidate_request, parse_label
+from workers.teachers.prompts.candidate_and_label import candidate_request, parse_label, slice_lines
+from workers.teachers.prompts.judge import ACCEPTED
+from workers.teachers.prompts.number_ranges import read_numbers
 from workers.teachers.prompts.reward import reward_question, scored_request
 from workers.teachers.protocol import CompletionRequest, Teacher, TeacherFailed
 
@@ -42,14 +48,20 @@ def open_asked(tenant_id: UUID, spec: Spec, asked: AskedModel, prices: TeacherPr
         with open_rewarder(tenant_id, spec, prices) as session:
             yield session
         return
+    if asked.check is Check.JUDGE:
+        with open_judge(tenant_id, spec, prices) as session:
+            yield session
+        return
     model = asked.spec.teacher.model if asked.check is Check.FALLBACK else None
     with open_teacher(tenant_id, spec, prices, model=model) as session:
         yield session
 
 
 def tiny_request(asked: AskedModel) -> CompletionRequest:
-    """Ask the teacher for an answer, its fallback model for a candidate, the other one for a reward."""
+    """Ask the teacher for an answer, its fallback model for a candidate, the others for a reward and a verdict."""
     spec = asked.spec
+    if asked.check is Check.JUDGE:
+        return _judge_request(asked)
     if asked.check is Check.TEACHER:
         request = item_request(spec, TEST_TEXT, n=1, temperature=spec.sampling.temperature_labels, seed=None)
     elif asked.check is Check.FALLBACK:
@@ -65,6 +77,16 @@ def _reward_request(asked: AskedModel) -> CompletionRequest:
     if asked.reward is not None and asked.reward.is_chat:
         return _test_batch().request(spec, slice_, seed=None, thought_of=spec)
     return scored_request(reward_question(spec, slice_), TEST_TEXT)
+
+
+def _judge_request(asked: AskedModel) -> CompletionRequest:
+    """The question about one draft, of which nothing is planted: whether it can be answered, not how."""
+    lines = tuple(slice_lines(effective_slices(asked.spec)[0]))
+    draft = StoredDraft(draft_id=NO_DRAFT, source_id=NO_DRAFT, text=TEST_TEXT, n_tokens=8, distance=0.0)
+    question = judge_question(asked.spec, (JudgedSlice(key=0, lines=lines, drafts=(draft,)),), seed=None)
+    rng = random.Random(TEST_TEXT)
+    (request,) = first_requests(question, Plants(question.slices, rng), rng)
+    return request.as_asked(question)
 
 
 def _test_batch() -> RatingBatch:
@@ -92,6 +114,7 @@ def lines_of_answer(
         has_label=asked.check is not Check.TEACHER or _has_label(asked.spec, choice["text"]),
         has_reward=bool(choice["text"] if shown is None else shown.read(choice)),
         rates_nonsense=shown is not None and shown.is_misled(choice),
+        has_verdict=asked.check is not Check.JUDGE or read_numbers(choice["text"], 2, name=ACCEPTED) is not None,
     )
     return answer_lines(asked, answer)
 

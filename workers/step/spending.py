@@ -10,10 +10,10 @@ from django.db.models import F
 from backend.compiles.booking import Fenced
 from backend.compiles.events import touch
 from backend.compiles.models import Compile, StepRun
-from backend.compiles.states import REWARD_CALLS
+from backend.compiles.states import DELEGATE_CALLS, REWARD_CALLS
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
-from backend.domain.spec.parsing import Spec, rewarded_by
+from backend.domain.spec.parsing import Spec, judged_by, rewarded_by
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing
 
@@ -25,7 +25,9 @@ def pays_teacher_itself(spec: Spec) -> bool:
 
 def pays_call_itself(spec: Spec, key: str) -> bool:
     """Say whether the call of this key in the journal is made with a key of the customer's own: the teacher's, or the
-    one of the model that gives the spec's rewards."""
+    one of the model that gives the spec's rewards, or of its own judge of drafts."""
+    if key.startswith(DELEGATE_CALLS):
+        return pays_teacher_itself(judged_by(spec))
     return pays_teacher_itself(rewarded_by(spec) if key.startswith(REWARD_CALLS) else spec)
 
 
@@ -35,6 +37,9 @@ def pays_stored_call_itself(stored: Mapping[str, Any], key: str) -> bool:
     if key.startswith(REWARD_CALLS):
         rewards = (each for each in stored.get("verifiers") or () if each["kind"] == "reward" and each.get("base_url"))
         asked = next(rewards, asked)
+    if key.startswith(DELEGATE_CALLS):
+        judge = (stored.get("draft_cache") or {}).get("judge") or {}
+        asked = judge if judge.get("base_url") else asked
     return asked.get("api_key") is not None
 
 

@@ -22,7 +22,7 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.money.teacher_prices import TeacherPrices
 from backend.domain.spec.defaults import dialect_of
-from backend.domain.spec.parsing import Spec, reward_of, rewarded_by
+from backend.domain.spec.parsing import Spec, judged_by, reward_of, rewarded_by
 from backend.domain.spec.parsing import Teacher as TeacherSpec
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.sealing import unseal
@@ -94,6 +94,23 @@ def open_rewarder(tenant_id: UUID, spec: Spec, prices: TeacherPrices) -> Iterato
         raise ValueError("the spec names no reward")
     api = None if asked.is_chat else reward_api(asked.api)
     with open_teacher(tenant_id, rewarded_by(spec), TeacherPrices(main=price), api=api) as session:
+        yield session
+
+
+@contextmanager
+def judge_session(run: CompileRun) -> Iterator[TeacherSession]:
+    """The model that judges drafts in the place of a compile's teacher, which its spec names, for the length of a
+    block."""
+    with open_judge(run.tenant_id, run.spec, run.prices) as session:
+        yield session
+
+
+@contextmanager
+def open_judge(tenant_id: UUID, spec: Spec, prices: TeacherPrices) -> Iterator[TeacherSession]:
+    """The spec's own judge of drafts, at its price among `prices`, for the length of a block."""
+    if spec.draft_cache.judge is None or prices.judge is None:
+        raise ValueError("the spec names no judge of drafts")
+    with open_teacher(tenant_id, judged_by(spec), TeacherPrices(main=prices.judge)) as session:
         yield session
 
 

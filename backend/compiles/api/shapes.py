@@ -120,6 +120,7 @@ class EstimateShape(s.Serializer[Any]):
         allow_null=True, help_text="In batch mode: the hours within which a batch is answered, or expires."
     )
     reward_price = TeacherPriceShape(allow_null=True, help_text="Of the model that gives rewards, where one does.")
+    judge_price = TeacherPriceShape(allow_null=True, help_text="Of the spec's own judge of drafts, where it names one.")
     assumptions = s.ListField(child=s.CharField())
     warnings = s.ListField(child=s.CharField(), help_text="What is doubtful, such as a price of more than a year ago.")
     budget_microusd = s.IntegerField()

@@ -22,6 +22,7 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import STEPS, CompileStatus
 from backend.domain.planning.estimates import Estimate, check_budget, estimate
 from backend.domain.planning.gate_reach import check_reachable
+from backend.domain.spec.defaults import judge_of
 from backend.domain.spec.gold import GoldSplit
 from backend.domain.spec.parsing import Example, Spec, canonical_spec, parse_spec
 from backend.domain.spec.reward import RewardVerifier
@@ -136,15 +137,18 @@ def queue(
 
 
 def _to_hold(spec: Spec, expected: Estimate, budget_microusd: int) -> int:
-    """The budget; where the customer's own key pays the teacher, what is ours to bill of it."""
-    if spec.teacher.api_key is None or expected.platform_high is None:
+    """The budget; where the customer's own key pays the teacher, what is ours to bill of it. An estimate has no part
+    for a judge of drafts, so that one that we bill may need any of the budget."""
+    judge = judge_of(spec)
+    judge_is_ours = judge is not None and judge.api_key is None
+    if spec.teacher.api_key is None or judge_is_ours or expected.platform_high is None:
         return budget_microusd
     return min(budget_microusd, expected.platform_high)
 
 
 def check_teacher(tenant_id: UUID, spec: Spec) -> None:
     """Check what a worker would find out only when it calls: the recording, and keys and addresses, those of a reward
-    among them."""
+    and of a judge of drafts among them."""
     teacher = spec.teacher
     if teacher.provider == "grammar" and not settings.KOLM_GRAMMAR_URL:
         message = "this installation runs no grammar teacher; take an openai_compatible one, or a replay"
@@ -155,6 +159,9 @@ def check_teacher(tenant_id: UUID, spec: Spec) -> None:
     for i, verifier in enumerate(spec.verifiers):
         if isinstance(verifier, RewardVerifier):
             _check_endpoint(tenant_id, verifier.base_url, verifier.api_key, f"/verifiers/{i}")
+    judge = spec.draft_cache.judge
+    if judge is not None:
+        _check_endpoint(tenant_id, judge.base_url, judge.api_key, "/draft_cache/judge")
 
 
 def _check_endpoint(tenant_id: UUID, base_url: str | None, api_key: str | None, pointer: str) -> None:

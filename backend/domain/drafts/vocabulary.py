@@ -22,6 +22,7 @@ class Certificate(StrEnum):
     BOUNDED = "bounded"  # within a stated total variation of it
     TYPICAL = "typical"  # passed a test that the teacher's own answers pass with a stated rate
     JUDGED = "judged"  # the teacher said that it would have written it; the judge's error rates are estimated
+    DELEGATED = "delegated"  # another model says so of the teacher; its errors are measured by the teacher's audits
     GATED = "gated"  # passed the task's own verifier; says nothing about the teacher
 
 
@@ -31,8 +32,12 @@ class Strategy(StrEnum):
     ENGINE = "engine"  # proposed to the engine that serves the teacher
     LOGPROBS = "logprobs"  # scored by the teacher, token by token
     JUDGE = "judge"  # one batched question to the teacher
+    DELEGATE = "delegate"  # the same question to another, cheaper model that the spec names
     GATE = "gate"  # the task's verifier alone; opt-in
     REPEAT = "repeat"  # the teacher answered this very prompt before
+
+
+CERTIFIES = {Strategy.JUDGE: Certificate.JUDGED, Strategy.DELEGATE: Certificate.DELEGATED}  # of those asked by picks
 
 
 class Kinship(StrEnum):

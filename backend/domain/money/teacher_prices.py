@@ -29,6 +29,7 @@ PRICE_KEYS = (
     "batch_price",
     "batch_fallback_price",
     "reward_price",
+    "judge_price",
 )
 _AMOUNTS = ("input_usd_per_mtok", "cached_input_usd_per_mtok", "cache_write_usd_per_mtok", "output_usd_per_mtok")
 
@@ -36,13 +37,15 @@ _AMOUNTS = ("input_usd_per_mtok", "cached_input_usd_per_mtok", "cache_write_usd_
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherPrices:
     """The prices of a compile's teacher: of its model, of the fallback model where the spec names one, in batch mode
-    also what each costs in a batch; and of the model that gives its rewards, where one does."""
+    also what each costs in a batch; of the model that gives its rewards, where one does; and of the spec's own judge of
+    drafts."""
 
     main: TeacherPrice
     fallback: TeacherPrice | None = None
     batch: TeacherPrice | None = None
     batch_fallback: TeacherPrice | None = None
     reward: TeacherPrice | None = None
+    judge: TeacherPrice | None = None
 
     def of(self, model: str) -> TeacherPrice:
         """The price of one of the spec's two models."""
@@ -66,7 +69,7 @@ class TeacherPrices:
 
     def to_json(self) -> dict[str, object]:
         """Return them as an estimate shows them and a compile keeps them."""
-        prices = (self.main, self.fallback, self.batch, self.batch_fallback, self.reward)
+        prices = (self.main, self.fallback, self.batch, self.batch_fallback, self.reward, self.judge)
         return {key: price and price_json(price) for key, price in zip(PRICE_KEYS, prices, strict=True)}
 
 
@@ -74,10 +77,20 @@ def resolve_reward_price(
     rewarder: Teacher, pointer: str, *, book: PriceBook, operator: PriceTable = NO_PRICES
 ) -> TeacherPrice:
     """The price of the model that gives the rewards now. Raises InvalidSpec (unknown_teacher_price) at `pointer`."""
+    return _resolve_of(rewarder, pointer, "to this reward", book, operator)
+
+
+def resolve_judge_price(judge: Teacher, *, book: PriceBook, operator: PriceTable = NO_PRICES) -> TeacherPrice:
+    """The price of the spec's own judge of drafts now. Raises InvalidSpec (unknown_teacher_price) at
+    /draft_cache/judge."""
+    return _resolve_of(judge, "/draft_cache/judge", "to the judge", book, operator)
+
+
+def _resolve_of(asked: Teacher, pointer: str, where: str, book: PriceBook, operator: PriceTable) -> TeacherPrice:
     try:
-        return _resolve(rewarder, rewarder.model, book, operator)
+        return _resolve(asked, asked.model, book, operator)
     except InvalidSpec as unknown:
-        message = unknown.problems[0].message.replace('under "teacher"', "to this reward")
+        message = unknown.problems[0].message.replace('under "teacher"', where)
         problem = Problem(pointer=pointer, message=message, code="unknown_teacher_price")
         text = f"The spec is not valid: {pointer}: {message}"
         raise InvalidSpec(text, code="unknown_teacher_price", problems=(problem,)) from None
@@ -105,7 +118,12 @@ def resolve_prices(teacher: Teacher, *, book: PriceBook, operator: PriceTable = 
 
 
 def kept_prices(
-    estimate: Mapping[str, Any], teacher: Teacher, *, book: PriceBook, rewarder: Teacher | None = None
+    estimate: Mapping[str, Any],
+    teacher: Teacher,
+    *,
+    book: PriceBook,
+    rewarder: Teacher | None = None,
+    judge: Teacher | None = None,
 ) -> TeacherPrices:
     """The prices that a compile is billed by: those of its estimate, whatever the tables say now. An estimate of
     before there were tables holds none; its prices were the spec's or the book's."""
@@ -114,17 +132,20 @@ def kept_prices(
         for key in PRICE_KEYS
     }
     has_fallback = teacher.fallback_model is not None
-    fallback, reward = kept["fallback_price"], kept["reward_price"]
+    fallback, reward, judges = kept["fallback_price"], kept["reward_price"], kept["judge_price"]
     if teacher.fallback_model is not None and fallback is None:
         fallback = teacher_price(book, teacher.fallback_model, teacher.price)
     if rewarder is not None and reward is None:
         reward = teacher_price(book, rewarder.model, rewarder.price)
+    if judge is not None and judges is None:
+        judges = teacher_price(book, judge.model, judge.price)
     return TeacherPrices(
         main=kept["teacher_price"] or teacher_price(book, teacher.model, teacher.price),
         fallback=fallback if has_fallback else None,
         batch=kept["batch_price"],
         batch_fallback=kept["batch_fallback_price"] if has_fallback else None,
         reward=None if rewarder is None else reward,
+        judge=None if judge is None else judges,
     )
 
 

@@ -19,6 +19,7 @@ from backend.domain.money.pricing import Price, PriceBook, cost_microusd, price_
 from backend.domain.money.teacher_prices import (
     TeacherPrices,
     price_warnings,
+    resolve_judge_price,
     resolve_prices,
     resolve_reward_price,
     unit_warnings,
@@ -35,7 +36,7 @@ from backend.domain.planning.teacher_estimates import TeacherPlan
 from backend.domain.planning.token_counts import Counting, count_tokens, counting_of_base
 from backend.domain.planning.trial_estimates import Range as Range
 from backend.domain.planning.trial_estimates import Trials, answer_tokens
-from backend.domain.spec.defaults import buys_in_rounds, reward_of, rewarder_of, slice_sizes, tool_tokens
+from backend.domain.spec.defaults import buys_in_rounds, judge_of, reward_of, rewarder_of, slice_sizes, tool_tokens
 from backend.domain.spec.models import Spec
 
 UNKNOWN_INPUT_TOKENS = 20.0  # of an input, where neither gold nor captures show any
@@ -187,6 +188,9 @@ _AS_BEFORE = "candidates as long as those that this teacher wrote for this task 
 
 def _prices(spec: Spec, book: PriceBook, operator: PriceTable) -> TeacherPrices:
     prices = resolve_prices(spec.teacher, book=book, operator=operator)
+    judge = judge_of(spec)
+    if judge is not None:
+        prices = replace(prices, judge=resolve_judge_price(judge, book=book, operator=operator))
     rewarder = rewarder_of(spec)
     if rewarder is None:
         return prices
@@ -202,7 +206,7 @@ def _rewards_are_ours(spec: Spec) -> bool:
 
 
 def _warnings(prices: TeacherPrices, today: date) -> Iterator[str]:
-    for price in (prices.main, prices.fallback, prices.reward):
+    for price in (prices.main, prices.fallback, prices.reward, prices.judge):
         if price is not None:
             yield from price_warnings(price, today)
             yield from unit_warnings(price)

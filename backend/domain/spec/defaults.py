@@ -1,5 +1,6 @@
 """The defaults of a spec: slices, shares, N and K, and how much a teacher may write."""
 
+import hashlib
 import json
 import math
 from dataclasses import dataclass
@@ -179,6 +180,47 @@ def rewarded_by(spec: Spec) -> Spec:
     """The spec with the model that gives its rewards in the teacher's place: how that is asked, and whose key pays."""
     rewarder = rewarder_of(spec)
     return spec if rewarder is None else spec.model_copy(update={"teacher": rewarder})
+
+
+def judge_of(spec: Spec) -> Teacher | None:
+    """The model that judges drafts in the teacher's place, as a teacher of its own: at its own address with the key
+    that is named for that, else at the teacher's with the teacher's key. None where the teacher itself judges."""
+    asked = spec.draft_cache.judge
+    if asked is None:
+        return None
+    own = {name: getattr(asked, name) for name in ("price", "dialect", "effort", "thought_tokens")}
+    if asked.base_url is not None:
+        at = Teacher(
+            provider="openai_compatible",
+            model=asked.model,
+            base_url=asked.base_url,
+            api_key=asked.api_key,
+            concurrency=spec.teacher.concurrency,
+        )
+        return at.model_copy(update=own)
+    changes: dict[str, object] = {"mode": "live", "fallback_model": None, "revision": None}
+    changes |= {name: value for name, value in own.items() if value is not None}
+    if asked.model != spec.teacher.model:  # what the spec says of the teacher's model holds for no other
+        changes |= {"model": asked.model} | {name: own[name] for name in ("price", "effort", "thought_tokens")}
+    return spec.teacher.model_copy(update=changes)
+
+
+def judged_by(spec: Spec) -> Spec:
+    """The spec with the model that judges drafts in the teacher's place: how that is asked, and whose key pays."""
+    judge = judge_of(spec)
+    return spec if judge is None else spec.model_copy(update={"teacher": judge})
+
+
+def judge_name(spec: Spec) -> str:
+    """The name under which evidence about the spec's own judge is kept: model, address and how long it thinks; cut to
+    200 characters with a digest. "" where the teacher judges."""
+    judge = judge_of(spec)
+    if judge is None:
+        return ""
+    name = f"{judge.model}@{judge.base_url or judge.provider}"
+    if judge.effort is not None:
+        name += f" effort={judge.effort}"
+    return name if len(name) <= 200 else f"{name[:167]}#{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 _OF_REWARDER = ("price", "dialect", "effort", "thought_tokens", "concurrency")

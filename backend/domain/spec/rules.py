@@ -13,6 +13,7 @@ from backend.domain.spec.addresses import address_problem
 from backend.domain.spec.answer_rules import output_problems
 from backend.domain.spec.defaults import default_k_select, dialect_of, effective_slices, slice_sizes, train_kind
 from backend.domain.spec.inputs import LengthVerifier, RegexVerifier, SimilarityVerifier
+from backend.domain.spec.judge_rules import judge_problems
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import LabelOutput, RegexCheck, TextOutput
 from backend.domain.spec.problems import MAX_SHOWN
@@ -31,7 +32,8 @@ def rule_problems(spec: Spec) -> list[Problem]:
             "with fewer letters and ranges beyond ASCII"
         )
         return [Problem(pointer="", message=message, code="bad_pattern")]
-    rules = (_output, _slices, _sources, _verifiers, _teacher, _sampling, _training, _evaluation, _recipes)
+    first = (_output, _slices, _sources, _verifiers, _teacher, _sampling)
+    rules = (*first, judge_problems, _training, _evaluation, _recipes)
     return list(islice((problem for rule in rules for problem in rule(spec)), MAX_SHOWN))
 
 

@@ -295,6 +295,47 @@ class Sampling(Part):
     )
 
 
+class DraftJudge(Part):
+    """A cheaper model that verifies drafts in the teacher's place, while the teacher's audits find no fault with it."""
+
+    model: str = Field(
+        min_length=1,
+        max_length=200,
+        pattern=r"^\S+$",
+        description="The model's name.",
+        examples=["gpt-5-nano"],
+    )
+    base_url: str | None = Field(
+        default=None,
+        max_length=2000,
+        description="The endpoint's address up to /v1; null: the teacher's endpoint, with its key.",
+        examples=["https://judge.example.com/v1"],
+    )
+    api_key: TeacherKeyId | None = Field(
+        default=None,
+        description="Id of a stored teacher key for base_url, never the key itself.",
+        examples=["tk_01ktfz2x8e4s1c9w0m5q7r3vbd"],
+    )
+    price: DeclaredPrice | None = Field(
+        default=None,
+        description="Your price for this model; goes before every price table.",
+        examples=[{"input_usd_per_mtok": 0.05, "output_usd_per_mtok": 0.4}],
+    )
+    dialect: DialectName | None = Field(
+        default=None, description="How the endpoint is spoken to; null: by its address.", examples=["vllm"]
+    )
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = Field(
+        default=None, description="How long a reasoning model thinks; null: as its vendor has it.", examples=["low"]
+    )
+    thought_tokens: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_536,
+        description="Tokens left for thoughts in an answer; null: by the effort, 4096 if the model is known to think.",
+        examples=[2048],
+    )
+
+
 class DraftCache(Part):
     """The store of candidates that were not selected."""
 
@@ -327,6 +368,11 @@ class DraftCache(Part):
         le=1,
         description="Share of the slices, at random, that get no drafts, so that saving and quality can be compared.",
         examples=[0.05],
+    )
+    judge: DraftJudge | None = Field(
+        default=None,
+        description="A cheaper model that judges drafts; null: the teacher does.",
+        examples=[{"model": "gpt-5-nano"}],
     )
     audit_share: float = Field(
         default=0.1,

@@ -13,6 +13,7 @@ def price_lines(estimate: Mapping[str, Any]) -> Iterator[str]:
     """Say what the estimate knows of the teacher's price, and what is doubtful about it."""
     kinds = {"teacher_price": "teacher", "fallback_price": "fallback"}
     kinds |= {"batch_price": "in batches", "batch_fallback_price": "fallback in batches", "reward_price": "reward"}
+    kinds |= {"judge_price": "judge of drafts"}
     for name, kind in kinds.items():
         if estimate.get(name):
             yield f"{kind} {price_sentence(estimate[name])}"

@@ -39,7 +39,13 @@ class Labelled:
         self._n = 0
 
     def add(
-        self, drafts: list[dict[str, int]], fresh: list[dict[str, int]], *, scope: UUID | None = None, **changes: Any
+        self,
+        drafts: list[dict[str, int]],
+        fresh: list[dict[str, int]],
+        *,
+        scope: UUID | None = None,
+        certificate: str = "judged",
+        **changes: Any,
     ) -> list[Draft]:
         """One slice with such votes on its picks."""
         part = make_slice(self.compile, name=f"part {self._n}", position=self._n, **changes)
@@ -51,7 +57,8 @@ class Labelled:
                                  scope_id=scope or self.scope_id)  # fmt: skip
                 part.offer_plan = plan
                 part.save()
-        rows = [self.row(part, f"draft {self._n} {i}", votes, origin="draft", certificate="judged", draft_id=draft.id)
+        rows = [self.row(part, f"draft {self._n} {i}", votes, origin="draft", certificate=certificate,
+                         draft_id=draft.id)
                 for i, (votes, draft) in enumerate(zip(drafts, stored, strict=True))]  # fmt: skip
         rows += [self.row(part, f"fresh {self._n} {i}", votes) for i, votes in enumerate(fresh)]
         with tenant_scope(self.tenant.id):
@@ -176,3 +183,25 @@ def test_labelling_counts_the_votes_of_its_picks(tenant, monkeypatch):
     counted = LabelVotes.from_json(known.label_votes)
     assert counted.total.n_drafts == len(drafts) > 0
     assert sum(counted.slices.values()) == len(slices(row))
+
+
+JUDGE = {
+    "teacher": {"provider": "grammar", "model": "kolm-grammar-1"},
+    "draft_cache": {"judge": {"model": "cheap", "base_url": "https://judge.example.com/v1", "price": {
+        "input_usd_per_mtok": 1, "output_usd_per_mtok": 2}}},
+}  # fmt: skip
+
+
+def test_drafts_by_another_models_word_are_evidence_of_it(tenant):
+    made = Labelled(tenant, **JUDGE)
+    made.add([SAME, OTHER], [SAME, SAME], certificate="delegated")
+    made.count()
+    (row,) = calibrations(tenant)
+    assert (row.strategy, row.judge) == (Strategy.DELEGATE, "cheap@https://judge.example.com/v1")
+    assert votes_of(tenant) == [SliceVotes(2, 1, 2, 0)]
+    without = Labelled(tenant)  # its fresh picks are compared with no judge that it does not name
+    without.add([], [OTHER], scope=made.scope_id)
+    without.count()
+    assert votes_of(tenant) == [SliceVotes(2, 1, 2, 0)]
+    (row,) = calibrations(tenant)
+    assert row.judge

@@ -26,6 +26,7 @@ from tests.workers.preflight.test_compile_start import (  # noqa: F401 (a fixtur
     half_checked,
     line_of,
 )
+from tests.workers.teachers.hostile import completion_body
 from tests.workers.teachers.reward_server import MODEL, serving_rewards
 from tests.workers.teachers.strict_vendors import BY_NAME, serving
 from workers.live import preflight
@@ -149,6 +150,16 @@ def test_a_reward_model_is_asked_at_its_own_price_and_its_question_names_no_embe
     assert booked[f"teacher.{MODEL}.input_token"] > 0
     assert booked[f"teacher.{MODEL}.output_token"] == 0, "nothing is written"
     assert sum(fact.amount_microusd for fact in facts(tenant)) > 0
+
+
+@pytest.mark.parametrize(("reply", "code"), [("1", ""), ("I accept all of them.", "judge_unread")])
+def test_a_judge_of_drafts_is_asked_its_own_question_at_its_own_price(tenant, endpoint, reply, code):  # noqa: F811
+    endpoint.replies["small"] = (200, completion_body(reply))
+    judge = {"model": "small", "price": PRICE}
+    row = ask(tenant, endpoint, check=Check.JUDGE, task={"draft_cache": {"judge": judge}})
+    assert [(line["check"], line["code"]) for line in row.lines] == [("judge", code)]
+    assert [asked["model"] for asked in endpoint.asked] == ["small"]
+    assert {fact.sku.rpartition(".")[0] for fact in facts(tenant)} == {"teacher.small"}
 
 
 def test_the_fallback_model_is_a_question_of_its_own(tenant, endpoint):  # noqa: F811

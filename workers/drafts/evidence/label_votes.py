@@ -11,15 +11,16 @@ from backend.compiles.models import Candidate, Compile, Slice
 from backend.compiles.states import LABELED_STATES
 from backend.domain.answers.candidates import Origin
 from backend.domain.drafts.label_votes import LabelVotes, SliceVotes
-from backend.domain.drafts.vocabulary import Certificate, Strategy, VerdictKind
+from backend.domain.drafts.vocabulary import CERTIFIES, Certificate, Strategy, VerdictKind
 from backend.domain.labeling.rounds import Why
-from backend.domain.spec.parsing import LabelOutput
-from backend.drafts.calibrations import count_votes, locked_calibration
+from backend.domain.spec.parsing import LabelOutput, judge_name
+from backend.drafts.calibrations import count_votes
 from backend.drafts.models import Calibration, Scope, Verdict
+from workers.drafts.delegates import locked_row
 from workers.drafts.evidence.suspension import suspend_beyond_bound
 from workers.step.durable import CompileRun
 
-VOTED_ON = {Strategy.JUDGE: Certificate.JUDGED, Strategy.GATE: Certificate.GATED}
+VOTED_ON = CERTIFIES | {Strategy.GATE: Certificate.GATED}
 Key = tuple[UUID, Strategy]  # of a calibration
 
 
@@ -29,7 +30,7 @@ def count_label_votes(run: CompileRun, compile: Compile) -> None:
     if compile.arm or not run.spec.draft_cache.enabled or not isinstance(run.spec.output, LabelOutput):
         return
     for key, votes in _by_calibration(run).items():
-        row = locked_calibration(run.tenant_id, *key)
+        row = locked_row(run, *key)
         count_votes(row, votes)
         suspend_beyond_bound(run, row)
         row.save()
@@ -50,6 +51,7 @@ def _by_calibration(run: CompileRun) -> dict[Key, LabelVotes]:
             votes = _votes(slice_row, picks[slice_row.id], certificate, used)
             counted[scope_of[slice_row.id], strategy].append(votes)
     rows = Calibration.objects.filter(tenant_id=run.tenant_id, scope_id__in=scopes, strategy__in=VOTED_ON)
+    rows = rows.filter(~Q(strategy=Strategy.DELEGATE) | Q(judge=judge_name(run.spec)))
     known = set(rows.values_list("scope_id", "strategy"))
     return {
         key: LabelVotes.of(votes for votes in counted[key] if any(votes))

@@ -1,8 +1,9 @@
 """Suspension: where more of a family's accepted drafts are bad than its spec allows, beyond doubt, it generates afresh
-from then on."""
+from then on; where another model accepted them, the teacher judges from then on."""
 
 from typing import Any
 
+from backend.domain.drafts.vocabulary import Strategy
 from backend.drafts.calibrations import measured_bad_rate, suspend
 from backend.drafts.models import Calibration
 from workers.step.durable import CompileRun
@@ -16,12 +17,21 @@ def suspend_beyond_bound(run: CompileRun, row: Calibration, **data: Any) -> None
     if row.suspended_at is not None:
         return
     measured = measured_bad_rate(row)
-    if measured.is_above(bound):
-        suspend(row)
+    if not measured.is_above(bound):
+        return
+    suspend(row)
+    if row.strategy == Strategy.DELEGATE:
         run.warn(
-            "drafts_suspended",
-            f"At least {measured.low:.1%} of the accepted drafts of family {run.spec.family} are bad, and "
-            f"{bound:.1%} are allowed: from now on it is generated afresh. Delete the family's drafts (DELETE "
-            "/v1/drafts?family=) to begin again.",
+            "draft_judge_suspended",
+            f"At least {measured.low:.1%} of the drafts of family {run.spec.family} that {row.judge} accepted are bad, "
+            f"and {bound:.1%} are allowed: from now on the teacher judges them. Another draft_cache.judge begins anew.",
             **data,
         )
+        return
+    run.warn(
+        "drafts_suspended",
+        f"At least {measured.low:.1%} of the accepted drafts of family {run.spec.family} are bad, and "
+        f"{bound:.1%} are allowed: from now on it is generated afresh. Delete the family's drafts (DELETE "
+        "/v1/drafts?family=) to begin again.",
+        **data,
+    )

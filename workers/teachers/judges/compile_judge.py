@@ -2,7 +2,8 @@
 
 About a hundred drafts share a request, so that what the question costs besides them falls on many, and the answer is
 ranges of numbers, so that a verdict costs less than a token. What is accepted is JUDGED: the teacher's own word, whose
-error rates are estimated from planted controls (`backend.domain.drafts.judge_controls`).
+error rates are estimated from planted controls (`backend.domain.drafts.judge_controls`); or DELEGATED, where another
+model is asked about the teacher.
 
 A draft can claim to answer for its neighbours, or for all. So every chunk of at most 24 drafts has a text of another
 label among them that the judge must refuse. Where it does not, the chunk counts for nothing; where that happens to half
@@ -30,11 +31,13 @@ from workers.teachers.verifiers.protocol import Answer, TeacherRequest
 CompileConversation = Generator[list[TeacherRequest], list[Answer], dict[int, Verification]]
 
 
-def judge_compile(question: JudgeQuestion, rng: random.Random) -> CompileConversation:
+def judge_compile(
+    question: JudgeQuestion, rng: random.Random, certificate: Certificate = Certificate.JUDGED
+) -> CompileConversation:
     """The verification of each slice that has drafts, by its key: one verdict a draft, in the slice's order, VOID for
     what no sound answer came to and for a draft too long to show. What a request cost is shared among its drafts in
     whole micro-USD (tokens and requests likewise), so that the sums are what was billed."""
-    tallies = {at: _Tally(one) for at, one in enumerate(question.slices) if one.drafts}
+    tallies = {at: _Tally(one, certificate) for at, one in enumerate(question.slices) if one.drafts}
     plants = Plants(question.slices, rng)
     requests = first_requests(question, plants, rng)
     for is_last in (False, True):
@@ -88,8 +91,9 @@ def shares_of(cost: Cost, n: int) -> list[Cost]:
 class _Tally:
     """The verdict on each draft of one slice, and its cost."""
 
-    def __init__(self, one: JudgedSlice) -> None:
+    def __init__(self, one: JudgedSlice, certificate: Certificate) -> None:
         self._drafts = one.drafts
+        self._certificate = certificate
         self._microusd = [0] * len(one.drafts)
         self._cost = Cost()
         self.accepted: dict[int, bool] = {}
@@ -101,7 +105,8 @@ class _Tally:
 
     def verification(self) -> Verification:
         verdicts = tuple(
-            _verdict(draft, self.accepted.get(place), self._microusd[place]) for place, draft in enumerate(self._drafts)
+            _verdict(draft, self.accepted.get(place), self._microusd[place], self._certificate)
+            for place, draft in enumerate(self._drafts)
         )
         kept = sum(verdict.kept_tokens for verdict in verdicts)
         return Verification(
@@ -109,11 +114,13 @@ class _Tally:
             controls=tuple(self.controls),
             cost=self._cost,
             is_void=all(verdict.kind is VerdictKind.VOID for verdict in verdicts),
-            kept_tokens=MappingProxyType({Certificate.JUDGED: kept} if kept else {}),
+            kept_tokens=MappingProxyType({self._certificate: kept} if kept else {}),
         )
 
 
-def _verdict(draft: StoredDraft, is_accepted: bool | None, cost_microusd: int) -> DraftVerdict:
+def _verdict(
+    draft: StoredDraft, is_accepted: bool | None, cost_microusd: int, certificate: Certificate
+) -> DraftVerdict:
     if not is_accepted:
         kind = VerdictKind.VOID if is_accepted is None else VerdictKind.VERDICT
         return DraftVerdict(draft_id=draft.draft_id, is_accepted=False, kind=kind, cost_microusd=cost_microusd)
@@ -123,6 +130,6 @@ def _verdict(draft: StoredDraft, is_accepted: bool | None, cost_microusd: int) -
         text=draft.text,
         n_tokens=draft.n_tokens,
         kept_tokens=draft.n_tokens,
-        certificate=Certificate.JUDGED,
+        certificate=certificate,
         cost_microusd=cost_microusd,
     )

@@ -1,5 +1,6 @@
 """The models that a compile asks over HTTP: its teacher, the fallback model that writes candidates where the teacher's
-repeat themselves, and the model that gives rewards. A preflight asks each of them one tiny call, for a line of its own.
+repeat themselves, the model that gives rewards, and the one that judges drafts in the teacher's place. A preflight asks
+each of them one tiny call, for a line of its own.
 """
 
 from collections.abc import Mapping
@@ -7,12 +8,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from backend.domain.planning.preflight.lines import Check
-from backend.domain.spec.defaults import reward_of, rewarded_by
+from backend.domain.spec.defaults import judged_by, reward_of, rewarded_by
 from backend.domain.spec.models import Spec
 from backend.domain.spec.reward import RewardVerifier
 
 _FIELDS = ("base_url", "api_key", "model", "dialect", "effort", "thought_tokens")
 _NAMES = {Check.TEACHER: "teacher", Check.FALLBACK: "fallback model", Check.REWARD: "reward model"}
+_NAMES |= {Check.JUDGE: "judge of drafts"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,7 @@ class AskedModel:
 
 
 def asked_models(spec: Spec) -> list[AskedModel]:
-    """The teacher, whether or not there is a far side to ask, and of the other two those that there are to ask."""
+    """The teacher, whether or not there is a far side to ask, and of the others those that there are to ask."""
     models = [AskedModel(check=Check.TEACHER, spec=spec)]
     if spec.teacher.fallback_model is not None:
         teacher = spec.teacher.model_copy(update={"model": spec.teacher.fallback_model, "fallback_model": None})
@@ -56,6 +58,12 @@ def asked_models(spec: Spec) -> list[AskedModel]:
         models.append(AskedModel(check=Check.FALLBACK, spec=changed, fields=_FALLBACK_FIELDS))
     if reward_of(spec) is not None:
         models.append(AskedModel(check=Check.REWARD, spec=rewarded_by(spec), fields=_reward_fields(spec)))
+    judge = spec.draft_cache.judge
+    if judge is not None and spec.draft_cache.enabled and spec.draft_cache.verify != "off":
+        is_elsewhere = judge.base_url is not None
+        own = [name for name in _FIELDS if is_elsewhere or getattr(judge, name) is not None]
+        fields = {f"teacher.{name}": f"draft_cache.judge.{name}" for name in own}
+        models.append(AskedModel(check=Check.JUDGE, spec=judged_by(spec), fields=fields))
     return [model for model in models if model.is_asked or model.check is Check.TEACHER]
 
 

@@ -32,6 +32,7 @@ class Check(StrEnum):
     LOGPROBS = "logprobs"
     FALLBACK = "fallback"
     REWARD = "reward"
+    JUDGE = "judge"
 
 
 class LineStatus(StrEnum):

@@ -21,7 +21,7 @@ from backend.domain.planning.preflight.lines import (
     passed_line,
     warning_line,
 )
-from backend.domain.spec.defaults import label_names, reward_of, rewarded_by
+from backend.domain.spec.defaults import judged_by, label_names, reward_of, rewarded_by
 from backend.domain.spec.models import Spec
 
 
@@ -137,6 +137,10 @@ def price_lines(spec: Spec, estimate: Estimate, *, today: date, tables: tuple[Pr
         place = next(i for i, verifier in enumerate(spec.verifiers) if verifier is reward_of(spec))
         for line in _price(rewarded_by(spec), prices.reward, today, tables):
             todo = line.what_to_do.replace("teacher.price", f"verifiers[{place}].price")
+            lines.append(replace(line, what_to_do=todo))
+    if prices.judge is not None and prices.judge not in own:
+        for line in _price(judged_by(spec), prices.judge, today, tables):
+            todo = line.what_to_do.replace("teacher.price", "draft_cache.judge.price")
             lines.append(replace(line, what_to_do=todo))
     return lines
 

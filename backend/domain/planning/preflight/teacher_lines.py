@@ -67,7 +67,8 @@ class TinyAnswer:
     """The answer to a tiny call. `wants_logprobs`: they were asked for; `dialect` is how the endpoint was spoken to,
     `learnt` what its refusals have taught so far; `is_filtered`: the vendor's filter left nothing of it. Of a label
     task: `has_label`, whether a label can be read. Of a model that gives rewards: `has_reward`, whether a number of the
-    test can be read, and `rates_nonsense`, whether it rates a line of random letters as good."""
+    test can be read, and `rates_nonsense`, whether it rates a line of random letters as good. Of
+    a judge of drafts: `has_verdict`, whether the numbers of drafts can be read."""
 
     text: str
     is_cut: bool
@@ -79,6 +80,7 @@ class TinyAnswer:
     learnt: tuple[str, ...] = ()
     has_label: bool = True
     has_reward: bool = True
+    has_verdict: bool = True
     rates_nonsense: bool = False
     is_filtered: bool = False
 
@@ -105,6 +107,8 @@ def answer_lines(asked: AskedModel, answer: TinyAnswer) -> list[PreflightLine]:
     )
     if asked.check is Check.REWARD and not answer.has_reward:
         return [_unread_line(asked, sentence, answer)]
+    if not answer.has_verdict:
+        return [_no_verdict_line(asked, sentence)]
     lines = [passed_line(asked.check, sentence)]
     if asked.check is Check.TEACHER:
         lines += [] if answer.has_label else [_no_label_line(answer)]
@@ -156,6 +160,17 @@ def _unread_line(asked: AskedModel, sentence: str, answer: TinyAnswer) -> Prefli
         f"{sentence} {finding}",
         code="reward_unread",
         what_to_do=f"{what_to_do}: answers without a number are paid for, and verifiers rank instead.",
+    )
+
+
+def _no_verdict_line(asked: AskedModel, sentence: str) -> PreflightLine:
+    """The line of an answer that says nothing of drafts: each is paid for, and the teacher is asked after all."""
+    what_to_do = asked.in_its_words("Name another model in teacher.model, or leave the judge out")
+    return warning_line(
+        Check.JUDGE,
+        f"{sentence} Its answer to the test names no drafts in the form that was asked for.",
+        code="judge_unread",
+        what_to_do=f"{what_to_do}: what cannot be read is paid for, and the teacher judges.",
     )
 
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from backend.compiles.models import Compile, Outbox
 from backend.compiles.uploads import UploadPurpose
-from backend.domain.ids import Prefix
+from backend.domain.ids import Prefix, decode_id
 from backend.rest.new_ids import new_id
 from backend.tenants.isolation import tenant_scope
+from backend.usage.holds import amount_of
 from tests.backend.asgi_requests import send_to
 from tests.compile_factories import gold, make_teacher_key, make_upload, public_id, small_spec
 from tests.factories import bearer, make_api_key, make_tenant
@@ -186,12 +187,17 @@ def test_a_budget_below_the_low_bound_is_refused_with_the_least_that_would_do(cl
     assert starts_nothing(tenant)
 
 
+def judged_by(judge: dict[str, Any]) -> dict[str, Any]:
+    return {"draft_cache": {"judge": judge}}
+
+
 def test_what_a_spec_points_at_must_be_there_and_be_of_that_kind(client, tenant, secret):
     captures, recording = make_upload(tenant), make_upload(tenant, purpose=UploadPurpose.RECORDING)
     replay = {"provider": "replay", "model": "kolm-grammar-1"}
     nowhere, no_key = new_id(Prefix.UPLOAD), new_id(Prefix.TEACHER_KEY)
     key = public_id(make_teacher_key(tenant))
     real = outside("https://llm.example.com/v1")
+    judge = {"model": "small", "base_url": "https://llm.example.com/v1", "price": real["price"]}
     cases: list[tuple[dict[str, Any], str, str]] = [
         ({"captures": {"upload": nowhere}}, "/captures/upload", "unknown_upload"),
         ({"captures": {"upload": public_id(recording)}}, "/captures/upload", "wrong_purpose"),
@@ -201,6 +207,9 @@ def test_what_a_spec_points_at_must_be_there_and_be_of_that_kind(client, tenant,
         ({"teacher": replay | {"recording": public_id(captures)}}, "/teacher/recording", "wrong_purpose"),
         ({"teacher": real | {"api_key": no_key}}, "/teacher/api_key", "unknown_teacher_key"),
         ({"embedder": "acme/embedder"}, "/embedder", "unknown_embedder"),
+        (judged_by(judge | {"api_key": no_key}), "/draft_cache/judge/api_key", "unknown_teacher_key"),
+        (judged_by(judge | {"base_url": "http://10.0.0.1/v1"}), "/draft_cache/judge/base_url", "address_not_allowed"),
+        (judged_by(judge | {"price": None}), "/draft_cache/judge", "unknown_teacher_price"),
     ]
     for changes, pointer, code in cases:
         answer = post(client, secret, "/v1/compiles", small_spec(**changes))
@@ -211,6 +220,23 @@ def test_what_a_spec_points_at_must_be_there_and_be_of_that_kind(client, tenant,
     }
     assert post(client, secret, "/v1/compiles", small_spec(**good)).status_code == 202
     assert post(client, secret, "/v1/compiles", small_spec(teacher=real | {"api_key": key})).status_code == 202
+
+
+@pytest.mark.parametrize(("own_key", "is_whole"), [(True, False), (False, True)])
+def test_a_judge_that_we_bill_may_need_any_of_the_budget(client, tenant, secret, own_key, is_whole):
+    """The teacher is billed by the customer's own provider, so that the hold has no room for a model of ours."""
+    key = public_id(make_teacher_key(tenant))
+    judge = outside("https://judge.example.com/v1") | ({"api_key": key} if own_key else {})
+    del judge["provider"]
+    document = small_spec(
+        teacher=outside("https://llm.example.com/v1") | {"api_key": key}, budget={"usd": 500}, **judged_by(judge)
+    )
+    answer = post(client, secret, "/v1/compiles", document)
+    assert answer.status_code == 202, answer.content
+    with tenant_scope(tenant.id):
+        held = amount_of(tenant.id, decode_id(Prefix.COMPILE, answer.json()["id"]))
+    assert held is not None
+    assert (held == 500_000_000) is is_whole
 
 
 @pytest.mark.parametrize("body", ["null", "[]", '"x"', "7", "true"])

@@ -113,3 +113,29 @@ def test_where_something_failed_before_each_of_them_says_that_it_was_not_asked()
     assert [(line.check, line.status) for line in lines] == [
         (check, LineStatus.SKIPPED) for check in (Check.TEACHER, Check.FALLBACK, Check.REWARD)
     ]
+
+
+def judge_asked(**changes: Any) -> dict[Check, AskedModel]:
+    judge = {"model": "small", "price": TEACHER["price"]} | changes
+    spec = parse_spec(document(teacher=TEACHER, draft_cache={"judge": judge}))
+    return {asked.check: asked for asked in asked_models(spec)}
+
+
+def test_the_judge_of_drafts_is_asked_and_named_where_its_options_stand() -> None:
+    models = judge_asked(base_url="https://judge.example.com/v1")
+    assert list(models) == [Check.TEACHER, Check.JUDGE]
+    fault = next(fault for fault, text in FAULT_TEXTS.items() if "teacher.api_key" in text.what_to_do)
+    line = failure_line(models[Check.JUDGE], code="teacher_rejected", fault=fault)
+    assert (line.check, line.status) == (Check.JUDGE, LineStatus.FAILED)
+    assert "The judge of drafts small at judge.example.com" in line.sentence
+    assert "draft_cache.judge.api_key" in line.what_to_do
+    at_the_teachers = failure_line(judge_asked()[Check.JUDGE], code="teacher_rejected", fault=fault)
+    assert "teacher.api_key" in at_the_teachers.what_to_do
+
+
+def test_a_judge_that_names_no_drafts_is_a_warning_as_the_teacher_would_be_asked() -> None:
+    asked = judge_asked()[Check.JUDGE]
+    (line,) = answer_lines(asked, answer(has_verdict=False))
+    assert (line.check, line.status, line.code) == (Check.JUDGE, LineStatus.WARNING, "judge_unread")
+    (line,) = answer_lines(asked, answer())
+    assert (line.check, line.status) == (Check.JUDGE, LineStatus.PASSED)
