@@ -1,5 +1,6 @@
 """Plans which drafts a slice's teacher is shown, before anything is asked. A compile carries the plan out (`offering`),
-a preview shows it (`live.previewed_slices`); both have it made by `plan_offer`, so that neither knows a rule the other does not."""
+a preview shows it (`live.previewed_slices`); both have it made by `plan_offer`, so that neither knows a rule the other
+does not."""
 
 import math
 from collections.abc import Sequence
