@@ -18,7 +18,7 @@ from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
 from tests.compile_factories import LABELS, small_spec
 from tests.factories import make_tenant
-from workers.candidates.slices import declare_slices, slice_text
+from workers.candidates.slices import declare_slices, slice_names, slice_text
 from workers.drafts.repeats import source_prompt
 from workers.drafts.scopes import draft_scope
 from workers.embedding.sentence import load_embedder
@@ -59,7 +59,7 @@ def keep(
     """Drafts of a compile of the very same spec, for its first slice."""
     embedder = load_embedder()
     pool = declare_slices(spec)[0]
-    text = slice_text(spec, pool)
+    text = slice_text(pool)
     scope = draft_scope(
         identity_of(spec.teacher),
         family=family or spec.family,
@@ -74,7 +74,8 @@ def keep(
     with tenant_scope(tenant.id):
         prompt = SourcePrompt(slice_text=text, messages=messages)
         vector = embedder.embed([text])[0].tolist()
-        admit(tenant.id, new_uuid7(), rows, scope=scope, prompt=prompt, slice_vector=vector)
+        names = slice_names(spec, pool)
+        admit(tenant.id, new_uuid7(), rows, scope=scope, prompt=prompt, slice_vector=vector, names=names)
 
 
 def teacher_json(**changes: Any) -> dict[str, Any]:
@@ -198,9 +199,9 @@ def test_drafts_for_an_engine_go_along_with_the_requests_as_in_a_compile(tenant)
 
 def test_drafts_that_could_not_become_candidates_are_not_shown(tenant):
     spec = long_spec(verifiers=[{"kind": "excludes", "any_of": ["forbidden"], "gate": True}])
-    keep(tenant, spec, texts=[f"a forbidden text {i}" for i in range(11)] + ["an allowed text"])
+    keep(tenant, spec, texts=[f"a forbidden text {i}" for i in range(10)] + ["an allowed text", "one more"])
     first = slices(tenant, spec)[0]
-    assert (first["n_drafts"], first["n_shown"]) == (12, 1)
+    assert (first["n_drafts"], first["n_shown"]) == (12, 2)
     keep(other := make_tenant(), spec, texts=[f"a forbidden text {i}" for i in range(12)])
     assert {(part["arm"], part["n_shown"]) for part in slices(other, spec)} == {("no_drafts", 0)}
 

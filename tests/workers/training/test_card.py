@@ -27,7 +27,13 @@ HEAD = {"head_own_ns": [4_000_000] * 10, "head_reference_ns": 4_000_000}
 
 
 def card_of(row: Compile) -> dict[str, Any]:
-    return CompileShape.of(fresh(row))["card"]
+    return shown(row)["card"]
+
+
+def shown(row: Compile) -> dict[str, Any]:
+    current = fresh(row)
+    with tenant_scope(row.tenant_id):
+        return CompileShape.of(current)
 
 
 def rows_of(row: Compile) -> dict[str, dict[str, Any]]:
@@ -78,7 +84,7 @@ def test_the_card_has_what_was_measured_and_billed_and_artifact_api_and_receipt_
     assert b'"break_even"' not in members["evals.json"]
     assert ArtifactShape.of(artifact)["card"] == card
     assert canonical_json(card) in statements[0]
-    assert "card" not in CompileShape.of(row)["evaluation"]
+    assert "card" not in shown(row)["evaluation"]
 
 
 def test_where_no_held_out_input_was_asked_the_labeling_calls_say_what_one_answer_costs():
@@ -141,7 +147,7 @@ def test_a_task_that_abstains_is_unsure_below_a_threshold_of_pairs_that_were_hel
     confidences = [0.9] * sure + [0.5] * unsure
     evaluated(row, wrong(1), confidences=confidences, trained=held | {"n_pairs": 200})
     assert fresh(row).status == CompileStatus.SUCCEEDED, row.failure_message
-    sure_answers = CompileShape.of(fresh(row))["evaluation"]["abstain"]
+    sure_answers = shown(row)["evaluation"]["abstain"]
     assert (sure_answers["threshold_ppm"], sure_answers["target_ppm"], sure_answers["basis"]) == (
         800_000,
         900_000,

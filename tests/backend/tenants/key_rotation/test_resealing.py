@@ -57,6 +57,8 @@ NOT_SEALED = {
     "compiles_slice.embedding",
     "drafts_calibration.log_posterior",
     "drafts_draft.text_mac",
+    "drafts_source.slice_mac",
+    "drafts_source.label_mac",
     "drafts_draft.text_sealed",
     "drafts_draft.token_logprobs",
     "drafts_draft.tokens_sealed",
