@@ -16,7 +16,7 @@ N_TEXTS = 3
 BEST_CASE = (
     "This is the best case. The teacher is a grammar: it writes each slice's texts by rules, and as a judge accepts\n"
     "exactly what those rules can write, so it never errs; and slices of two labels have almost no text in common.\n"
-    "A language model refuses some of its own drafts and accepts some of others': docs/benchmarks/drafts.md.\n"
+    "A language model refuses some of its own drafts and accepts some of others': docs/benchmarks/draft-pool.md.\n"
 )
 Row = Mapping[str, Any]
 
@@ -73,11 +73,15 @@ def _texts(asked: Sequence[Row], verdict: str) -> list[str]:
 def comparison(pairs: Sequence[Pair]) -> Table:
     """Tabulate the pairs, one a row."""
     table = Table(
-        title="up to the selection, first and next version", title_justify="left", title_style="bold", box=box.SIMPLE
+        title="up to the selection, first and next version",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
     )
-    table.add_column("task", no_wrap=True)
+    table.add_column("task")
     for heading in ("tokens", "first", "time", "next", "time", "accepted", "saving"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for pair in pairs:
         saving = pair.saving
         rate, share = saving["acceptance"], saving["net_share_ppm"]
