@@ -85,7 +85,7 @@ def verify_all(run: CompileRun, embedder: Embedder) -> None:
 
 def _turn(run: CompileRun, step: StepName, slices: Sequence[Slice], asked: Mapping[int, Sequence[Candidate]]) -> None:
     """End the slices of which no draft is to be asked about, and ask about those of the others."""
-    _end(run, [row for row in slices if not asked[row.position]])
+    _end(run, step, [row for row in slices if not asked[row.position]])
     ids = {position: {row.draft_id for row in rows} for position, rows in asked.items() if rows}
     if ids:
         ask_about(run, step, [row for row in slices if row.position in ids], ids)
@@ -180,10 +180,10 @@ def _write_missing(run: CompileRun, slice_row: Slice, pooling: Pooling) -> None:
     embed_slice(run, slice_row, pooling.embedder, StepName.SELECTION)
 
 
-def _end(run: CompileRun, slices: Sequence[Slice]) -> None:
+def _end(run: CompileRun, step: StepName, slices: Sequence[Slice]) -> None:
     """Note that no pick of these slices waits for the teacher. Drafts that nobody was asked about stay in the pool that
-    selection splits, where none of them is a pick; after the last turn they leave it. Where none is left, those that
-    were accepted are what need not be written."""
+    selection splits, where none of them is a pick; after the last turn they leave it. Before anything is written, those
+    that were accepted are what need not be."""
     with run.transaction():
         for slice_row in slices:
             plan = plan_of(slice_row)
@@ -196,7 +196,7 @@ def _end(run: CompileRun, slices: Sequence[Slice]) -> None:
                 .exclude(certificate="")
                 .count()
             )
-            if not plan.pooled and slice_row.round == first_round(slice_row):
+            if step is StepName.SYNTHESIS:
                 n_missing = int(slice_row.n_candidates) - plan.n_free
                 n_judged = int(slice_row.n_from_drafts) - plan.n_free
                 plan = replace(plan, n_counted=min(n_judged, n_missing))

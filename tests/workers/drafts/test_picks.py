@@ -84,6 +84,8 @@ def test_the_teacher_is_asked_about_picks_alone_and_once_about_each(known: Tenan
     assert sum(offer.n_pooled for offer in offers) == len(pooled) > sum(offer.n_shown for offer in offers)
     assert sum(offer.verification_microusd for offer in offers) > 0
     assert all(part.k_actual == part.k_requested for part in slices(row))
+    for part in slices(row):  # what is avoided was not written
+        assert part.drafts["n_avoided"] <= N - part.n_generated
     check_money(row)
 
 
