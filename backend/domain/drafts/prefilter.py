@@ -1,4 +1,4 @@
-"""A draft examined without asking anybody: does it look like its slice's label, and is it there already?
+"""A draft examined without asking anybody: does it look like its slice's label?
 
 A label's centroid is the mean of its gold rows. A draft's margin is its cosine to its own label's centroid, less that
 to the best other one: on HWU64's intents that separated right drafts from those of the nearest other slices with an AUC
@@ -9,7 +9,6 @@ is a loss without a gain where a draft's source has the slice's own label.
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,24 +17,6 @@ Rows = NDArray[np.float32]
 
 LEAST_GOLD = 4  # rows of a label, for it to be filtered by
 LOST_GOLD = 0.05
-DUPLICATE = 0.98  # cosine
-
-
-class Drop(StrEnum):
-    """The reasons to leave a draft out."""
-
-    OFF_LABEL = "off_label"
-    DUPLICATE = "duplicate"
-
-
-def drops(rows: Rows, own: Sequence[int], *, gold: Rows, gold_labels: Sequence[int], there: Rows) -> list[Drop | None]:
-    """Say of each draft, (n, d) unit rows in the order of preference, why it is left out, or None. `own` is its slice's
-    label, numbered as in `gold_labels` (a label without gold is any other number); `there` are the rows of what the
-    slice has already. A draft that is left out makes no later one a duplicate."""
-    off_label = is_off_label(rows, own, gold, gold_labels)
-    kept = [number for number in range(len(rows)) if not off_label[number]]
-    repeated = {kept[at] for at in np.flatnonzero(are_repeated(rows[kept], there))}
-    return [Drop.OFF_LABEL if off_label[n] else Drop.DUPLICATE if n in repeated else None for n in range(len(rows))]
 
 
 def is_off_label(rows: Rows, own: Sequence[int], gold: Rows, gold_labels: Sequence[int]) -> NDArray[np.bool_]:
@@ -80,20 +61,6 @@ def lines_of(gold: Rows, labels: NDArray[np.int64], known: NDArray[np.int64]) ->
         without = _unit(mine.sum(axis=0) - mine)
         lines[at] = np.quantile((mine * without).sum(axis=1) - cosines.max(axis=1), LOST_GOLD)
     return lines
-
-
-def are_repeated(rows: Rows, there: Rows) -> NDArray[np.bool_]:
-    """(n,): whether a unit row is all but the same as one of `there`, or as an earlier one that is not itself
-    repeated."""
-    repeated = np.zeros(len(rows), dtype=np.bool_)
-    if not len(rows):
-        return repeated
-    if len(there):
-        repeated |= (rows @ there.T).max(axis=1) > DUPLICATE
-    near = rows @ rows.T > DUPLICATE
-    for at in range(1, len(rows)):
-        repeated[at] |= bool((near[at, :at] & ~repeated[:at]).any())
-    return repeated
 
 
 def _centroids(gold: Rows, labels: NDArray[np.int64], known: NDArray[np.int64]) -> Rows:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from workers.teachers.grammar.answers import START, answer_grammar, likeliest_answer, preference_grammar
 from workers.teachers.grammar.fallback import fallback_grammar
-from workers.teachers.grammar.judge import judge, judge_numbers
+from workers.teachers.grammar.judge import judge_numbers
 from workers.teachers.grammar.judge_reader import NumberedTexts
 from workers.teachers.grammar.labels import Labeller
 from workers.teachers.grammar.message_reader import Reader
@@ -48,8 +48,6 @@ class GrammarModel:
     def answer(self, content: str, *, n: int, seed: int | None, policy: Policy) -> list[Written]:
         """`n` independent answers; equal arguments give equal answers unless `seed` is None. Raises NotOurPrompt."""
         asked = read_prompt(content)
-        if asked.drafts is not None:
-            return [judge(asked.drafts, *self._grammar_for(asked), max_tokens=policy.max_tokens)] * n
         if asked.numbers is not None:
             grammar_of = functools.partial(self._slice_grammar, labels=asked.labels)
             return [judge_numbers(asked.numbers, grammar_of, max_tokens=policy.max_tokens)] * n

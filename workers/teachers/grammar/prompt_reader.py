@@ -14,7 +14,6 @@ from workers.teachers.grammar.judge_reader import NUMBER_ASKS, AskedNumbers, rea
 from workers.teachers.grammar.refusal import NotOurPrompt
 from workers.teachers.prompts.answer import ANSWER_JSON_ASK, ANSWER_TEXT_ASK
 from workers.teachers.prompts.candidate_and_label import CANDIDATE_ASK, LABEL_ASK, unfence
-from workers.teachers.prompts.judge import JUDGE_ASK
 from workers.teachers.prompts.pairwise import PAIRWISE_ASK
 
 LONGEST = 2_000  # characters of a text answer, where the prompt does not say
@@ -44,7 +43,6 @@ class ReadPrompt:
     label: str | None
     exemplars: tuple[str, ...]
     text: str | None
-    drafts: str | None = None
     numbers: AskedNumbers | None = None
     answer: AskedAnswer | None = None
 
@@ -56,15 +54,12 @@ def read_prompt(content: str) -> ReadPrompt:
     labels = tuple(name for name in _field(lines, "Labels").split(" | ") if name)
     if NUMBER_ASKS & set(lines):
         return _read_numbers_prompt(content, lines, labels)
-    if not {CANDIDATE_ASK, LABEL_ASK, JUDGE_ASK} & set(lines):
+    if not {CANDIDATE_ASK, LABEL_ASK} & set(lines):
         raise NotOurPrompt("this model answers kolm's own prompts only")
     asks_label = LABEL_ASK in lines and "Message:" in lines
-    asks_judge = JUDGE_ASK in lines
     fenced = unfence(content)
     if asks_label and (len(fenced) != 1 or not labels):
         raise NotOurPrompt("a label prompt holds a `Labels:` line and exactly one fenced message")
-    if asks_judge and (asks_label or not fenced):
-        raise NotOurPrompt("a judge prompt holds fenced drafts, and asks for nothing else")
     return ReadPrompt(
         task=_field(lines, "Task"),
         labels=labels,
@@ -72,14 +67,13 @@ def read_prompt(content: str) -> ReadPrompt:
         slice_name=_field(lines, "Slice"),
         hint=_field(lines, "Hint"),
         label=_field(lines, "Label") or None,
-        exemplars=() if asks_label else fenced[:-1] if asks_judge else fenced,
+        exemplars=() if asks_label else fenced,
         text=fenced[0] if asks_label else None,
-        drafts=fenced[-1] if asks_judge else None,
     )
 
 
 def _read_numbers_prompt(content: str, lines: list[str], labels: tuple[str, ...]) -> ReadPrompt:
-    if {CANDIDATE_ASK, LABEL_ASK, JUDGE_ASK} & set(lines) or len(NUMBER_ASKS & set(lines)) != 1:
+    if {CANDIDATE_ASK, LABEL_ASK} & set(lines) or len(NUMBER_ASKS & set(lines)) != 1:
         raise NotOurPrompt("a question about numbered texts asks for nothing else")
     return ReadPrompt(
         task=_field(lines, "Task"),

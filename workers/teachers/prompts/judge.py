@@ -1,14 +1,13 @@
-"""The question to a judge, and how its answer is read.
+"""The question to a judge about the drafts of a compile.
 
-The question opens with lines that are the same for every batch of a slice, so that a vendor's prompt cache serves them;
-the drafts follow as one line of JSON inside a fence, [id, text] each. A draft is hostile text: JSON keeps its quotes
-and line breaks inside its own string, the fence is longer than any run of tildes in it, and it was written before its
-id was drawn.
+It opens with lines that are the same for every request of a compile (the task, all its slices), so that a vendor's
+prompt cache serves them; the drafts follow under their slices, by numbers. A draft is hostile text: it stands as JSON
+on a line of its own inside a fence that is longer than any run of tildes in it, with what no reader sees written out,
+and it was written before its number was drawn.
 
-The answer names the drafts that are accepted, and only those: output is what verification of a short draft costs. It is
-hostile too. Its whole grammar is one regular expression; what deviates from it is no answer at all. A draft that it
-leaves out is refused: by omission an answer can refuse wrongly, which costs a fresh candidate, but never accept. One
-that was cut off has no closing bracket and is none.
+The answer names the numbers that are accepted, as ranges (`number_ranges`): output is what verification of a short
+draft costs. What deviates from that is no answer at all. A draft that it leaves out is refused: by omission an answer
+can refuse wrongly, which costs a fresh candidate, but never accept.
 """
 
 import json
@@ -19,15 +18,6 @@ from dataclasses import dataclass
 from workers.teachers.prompts.candidate_and_label import DATA_RULE, chat, fence
 from workers.teachers.protocol import Message
 
-JUDGE_ASK = "Answer with the JSON array of the accepted ids alone."
-# no drawn id has a vowel (judges.batches), so an answer that repeats the example is malformed
-JUDGE_SYSTEM = (
-    "Given a slice of a task and [id, draft] pairs, accept each draft that you could well have written as a new "
-    "message of this slice: it fits the hint and any label, and someone could have typed it. Judge each by itself; "
-    'some are known to be wrong. Answer with a JSON array of accepted ids, like ["ae","io"] or []. '
-    f"{DATA_RULE}"
-)
-MAX_CHARS_PER_ID = 32
 SLICES_JUDGE_SYSTEM = (
     "You are shown the slices of a task, and numbered drafts under the slice that each is meant for. Accept each draft "
     "that you could well have written as a new message of that slice: it fits the slice's hint and any label, and "
@@ -43,19 +33,6 @@ NUMBER_ROOM = 5  # tokens of "104, " where each digit is one
 ANSWER_ROOM = 32  # tokens around the numbers: an object, a code fence
 # JSON escapes C0 by itself; these would end a line, reorder it or say what is not seen, for some reader of the prompt
 _INVISIBLE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
-_BLANK = "[ \t\r\n]*"
-_ID = '"[a-z]{2}"'
-_ANSWER = re.compile(rf"\[{_BLANK}(?:{_ID}(?:{_BLANK},{_BLANK}{_ID})*{_BLANK})?\]")
-_ONE_ID = re.compile('"([a-z]{2})"')
-_CODE_FENCE = re.compile(r"```(?:json)?\r?\n(.*)\n```", re.DOTALL)
-
-
-def judge_messages(
-    head: Sequence[str], slice_lines: Sequence[str], drafts: Mapping[str, str]
-) -> tuple[Message, Message]:
-    """`drafts` is {id: text} in the order in which they are shown."""
-    lines = [*head, *slice_lines, "Drafts:", fence(as_shown(drafts)), JUDGE_ASK]
-    return Message(role="system", content=JUDGE_SYSTEM), Message(role="user", content="\n".join(lines))
 
 
 def as_shown(texts: Mapping[str, str]) -> str:
@@ -66,24 +43,6 @@ def as_shown(texts: Mapping[str, str]) -> str:
 def _visible(shown: str) -> str:
     """JSON with what no reader sees written out."""
     return _INVISIBLE.sub(lambda match: json.dumps(match[0])[1:-1], shown)
-
-
-def read_verdicts(answer: str, ids: Sequence[str]) -> dict[str, bool] | None:
-    """{id: whether the judge would have written it}, or None for anything but one JSON array of some of these ids, each
-    at most once, in any order. White space is free and one Markdown code fence around the whole is forgiven: both are
-    habits that change no verdict."""
-    if len(answer) > MAX_CHARS_PER_ID * (len(ids) + 2):
-        return None
-    reply = answer.strip(" \t\r\n")
-    fenced = _CODE_FENCE.fullmatch(reply)
-    if fenced is not None:
-        reply = fenced[1].strip(" \t\r\n")
-    if _ANSWER.fullmatch(reply) is None:
-        return None
-    named = _ONE_ID.findall(reply)
-    if len(set(named)) < len(named) or not set(named) <= set(ids):
-        return None
-    return {id_: id_ in named for id_ in ids}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

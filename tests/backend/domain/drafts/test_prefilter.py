@@ -1,10 +1,10 @@
-"""What is left out of a pool without asking: drafts that look like another label, and those that are there already."""
+"""What is left out of a pool without asking: drafts that look like another label."""
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from backend.domain.drafts.prefilter import Drop, are_repeated, drops, is_off_label, margins
+from backend.domain.drafts.prefilter import is_off_label, margins
 
 RNG = np.random.default_rng(5)
 N_LABELS = 4
@@ -56,20 +56,3 @@ def test_labels_with_enough_gold_are_filtered_beside_ones_without() -> None:
     off = is_off_label(drafts, [0] * 20 + [3] * 20, GOLD[5:], GOLD_LABELS[5:])
     assert not off[:20].any()
     assert off[20:].mean() > 0.9
-
-
-def test_of_drafts_that_are_all_but_the_same_the_first_stays() -> None:
-    one, other = rows_of(0, 2)
-    near = (one + 0.01 * other) / np.linalg.norm(one + 0.01 * other)
-    rows = np.stack([one, other, near, other])
-    assert are_repeated(rows, NOTHING).tolist() == [False, False, True, True]
-    assert are_repeated(rows, one[None]).tolist() == [True, False, True, True]
-    assert are_repeated(NOTHING, rows).tolist() == []
-
-
-def test_each_draft_has_its_reason_and_one_that_is_left_out_hides_no_later_one() -> None:
-    right, wrong = rows_of(0, 1, noise=0.3)[0], rows_of(2, 1, noise=0.3)[0]
-    rows = np.stack([right, wrong, wrong, right])
-    reasons = drops(rows, [0, 0, 2, 0], gold=GOLD, gold_labels=GOLD_LABELS, there=NOTHING)
-    assert reasons == [None, Drop.OFF_LABEL, None, Drop.DUPLICATE]
-    assert drops(NOTHING, [], gold=GOLD, gold_labels=GOLD_LABELS, there=NOTHING) == []

@@ -1,7 +1,6 @@
 """The example of longer messages: about sixty tokens each, no text in two slices, gold that the
 grammar did not write."""
 
-import json
 import math
 import random
 from collections import Counter
@@ -11,7 +10,8 @@ import yaml
 
 from backend.domain.spec.parsing import Spec, parse_spec
 from tests.workers.teachers.grammar.test_order_examples import EXAMPLES, sentences
-from workers.teachers.grammar.judge import judge
+from workers.teachers.grammar.judge import judge_numbers
+from workers.teachers.grammar.judge_reader import AskedNumbers, NumberedTexts
 from workers.teachers.grammar.labels import Labeller
 from workers.teachers.grammar.pcfg import Grammar, tokenize
 from workers.teachers.prompts.candidate_and_label import label_names
@@ -52,10 +52,12 @@ def test_a_report_is_about_sixty_tokens_and_hardly_ever_comes_twice(reports: dic
 def test_the_judge_keeps_a_slices_own_reports_and_none_of_the_others(
     grammar: Grammar, reports: dict[str, list[str]]
 ) -> None:
-    drafts = [(f"{name} {i}", text) for name in SLICES for i, text in enumerate(reports[name][:12])]
-    for name in SLICES:
-        said = judge(json.dumps(drafts), grammar, grammar.slices[name].start, max_tokens=10_000)
-        assert json.loads(said.text) == [f"{name} {i}" for i in range(12)]
+    drafts = tuple(enumerate((text for name in SLICES for text in reports[name][:12]), start=1))
+    for at, name in enumerate(SLICES):
+        part = NumberedTexts(slice_name=name, hint="", label=None, texts=drafts)
+        asked = AskedNumbers(parts=(part,), asks_misplaced=False, member="")
+        said = judge_numbers(asked, lambda part: (grammar, grammar.slices[part.slice_name].start), max_tokens=100)
+        assert said.text == f"{12 * at + 1}-{12 * at + 12}"
 
 
 def test_a_report_has_one_label_for_certain(grammar: Grammar, desk: Spec, reports: dict[str, list[str]]) -> None:

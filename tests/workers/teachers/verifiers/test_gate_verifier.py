@@ -3,15 +3,17 @@
 import math
 import random
 from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
-from backend.domain.drafts.vocabulary import Certificate, Cost, Strategy, VerdictKind
-from tests.workers.teachers.judges.simulated_judges import asked_about, drafts_of, hold, say
-from tests.workers.teachers.judges.test_draft_judge import price
-from workers.teachers.protocol import TeacherCaps
+from backend.domain.drafts.vocabulary import Certificate, Cost, Strategy, VerdictKind, Verification
+from backend.domain.money.pricing import Price, TeacherPrice
+from tests.workers.teachers.judges.numbered_judges import drafts_of
+from workers.teachers.protocol import CompletionRequest, TeacherCaps
 from workers.teachers.verifiers.gate_verifier import GateVerifier
-from workers.teachers.verifiers.protocol import SamplingPolicy
+from workers.teachers.verifiers.protocol import Conversation, SamplingPolicy, VerificationContext
 
 SCORES = {"a": 0.2, "b": 0.8, "c": 0.9, "d": math.nan}
 
@@ -20,9 +22,26 @@ def scores(texts: Sequence[str]) -> list[float]:
     return [SCORES[text] for text in texts]
 
 
+def asked_about() -> VerificationContext:
+    return VerificationContext(request=CompletionRequest(messages=()), policy=SamplingPolicy(temperature=1.0))
+
+
+def hold(conversation: Conversation) -> tuple[Verification, list[Any]]:
+    """What the gate says in the end; it asks nothing."""
+    try:
+        return Verification(verdicts=()), [next(conversation)]
+    except StopIteration as ended:
+        return ended.value, []
+
+
+def price() -> TeacherPrice:
+    one = Price(sku="s", unit="token", usd_per_unit=Decimal("0.000001"))
+    return TeacherPrice(version="v", input=one, output=one, cached_input=one, cache_write=one)
+
+
 def test_what_scores_at_the_certified_threshold_passes_and_is_marked_as_gated() -> None:
     gate = GateVerifier(scores=scores, threshold=0.8)
-    found, rounds = hold(gate.verify(asked_about(), drafts_of("abcd"), random.Random(1)), say)
+    found, rounds = hold(gate.verify(asked_about(), drafts_of("abcd"), random.Random(1)))
     assert rounds == []
     assert [verdict.is_accepted for verdict in found.verdicts] == [False, True, True, False]
     assert [verdict.text for verdict in found.verdicts] == ["", "b", "c", ""]
@@ -41,7 +60,7 @@ def test_what_scores_at_the_certified_threshold_passes_and_is_marked_as_gated() 
     ],
 )
 def test_without_a_certificate_or_a_ranking_verifier_nothing_passes(gate: GateVerifier) -> None:
-    found, rounds = hold(gate.verify(asked_about(), drafts_of("abc"), random.Random(1)), say)
+    found, rounds = hold(gate.verify(asked_about(), drafts_of("abc"), random.Random(1)))
     assert rounds == []
     assert len(found.verdicts) == 3
     assert not any(verdict.is_accepted or verdict.text for verdict in found.verdicts)
@@ -53,5 +72,5 @@ def test_the_gate_costs_nothing_and_is_capable_only_when_certified() -> None:
     assert gate.strategy is Strategy.GATE
     assert gate.capable(caps, policy)
     assert not GateVerifier(scores=scores, threshold=None).capable(caps, policy)
-    assert gate.quote(asked_about(), drafts_of("ab"), price("1", "5", "1")).whole_microusd == 0.0
-    assert hold(gate.audit(asked_about(), drafts_of("ab"), random.Random(1)), say)[0].verdicts == ()
+    assert gate.quote(asked_about(), drafts_of("ab"), price()).whole_microusd == 0.0
+    assert hold(gate.audit(asked_about(), drafts_of("ab"), random.Random(1)))[0].verdicts == ()
