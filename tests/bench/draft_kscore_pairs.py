@@ -11,12 +11,14 @@ from scipy.stats import binomtest, t
 
 from backend.domain.evaluation.classification import PPM
 from backend.domain.evaluation.kscore import k_score
+from backend.domain.evaluation.own_time import Clock, OwnTime, Unit
 
 COLD, JUDGE, LOGPROBS, REPEAT = "cold", "judge", "logprobs", "repeat"
 COLD_FIXED, PICKS = "cold_fixed", "picks"
 WARM = (JUDGE, PICKS, LOGPROBS, REPEAT)
 BASE = {JUDGE: COLD, PICKS: COLD_FIXED, LOGPROBS: COLD, REPEAT: COLD}
 RESAMPLES = 10_000
+UNITS_MILLI = 1000  # of an answer, one
 POWER = 0.8
 Value = Callable[["Measured"], float]
 
@@ -123,6 +125,9 @@ def equal_speed(rows: Sequence[Measured]) -> Value:
     """The K-score as if every model had answered in the same time, the median of all: one base, one adapter's shape,
     so what their times differ by is what else the machine did."""
     p50_us = round(median(row.p50_us for row in rows))
+    own = OwnTime(
+        unit=Unit.ANSWER, clock=Clock.WALL, measured_ns=1000 * p50_us, reference_ns=0, units_milli=UNITS_MILLI
+    )
     cost_nanousd = round(median(row.cost_nanousd for row in rows))
 
     def value(row: Measured) -> float:
@@ -131,6 +136,7 @@ def equal_speed(rows: Sequence[Measured]) -> Value:
             coverage_ppm=row.n_answered * PPM // max(row.n_heldout, 1),
             n=row.n_heldout,
             size_bytes=row.size_bytes,
+            own=own,
             p50_us=p50_us,
             cost_nanousd=cost_nanousd,
         )
