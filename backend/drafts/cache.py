@@ -16,6 +16,7 @@ from django.utils import timezone
 from backend.domain.drafts.vocabulary import DraftState, Kinship, StoredDraft
 from backend.drafts.models import ROW_BYTES, Draft, Scope, Source
 from backend.drafts.nearest import nearest_sources
+from backend.drafts.relatives import SOURCE_FIELDS, SliceMacs, newest_relatives
 from backend.drafts.vault import Vault, as_float16, from_float16, make_vault, open_vault
 from backend.rest.new_ids import new_uuid7
 
@@ -185,9 +186,12 @@ def nearest_drafts(
         return [[] for _ in vectors]
     turned = vault.rotate(np.asarray(vectors, dtype=np.float32))
     macs = [_macs(vault, each) for each in names or [NAMELESS] * len(turned)]
+    named = newest_relatives(tenant_id, scope, macs, n_sources)
     chosen = [
-        _with_relatives(tenant_id, scope, row, mac, n_sources, near)
-        for row, mac, near in zip(turned, macs, _nearest_live(tenant_id, scope, turned, n_sources), strict=True)
+        _with_relatives(row, mac, near, of_slice)
+        for row, mac, near, of_slice in zip(
+            turned, macs, _nearest_live(tenant_id, scope, turned, n_sources), named, strict=True
+        )
     ]
     drafts = {  # opened once, however many slices they are near
         id: [_stored_draft(vault, row, 0.0) for row in rows]
@@ -196,26 +200,24 @@ def nearest_drafts(
     return [[_near(drafts.get(source.id, []), *rest, source=source) for source, *rest in row] for row in chosen]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Macs:
-    """`SliceNames` as rows know them."""
-
-    name: bytes | None
-    label: bytes | None
-    labels: frozenset[bytes | None]
-
-    def kinship(self, source: Source) -> Kinship:
-        """A source whose label is another of the spec's is no relative, whatever it is called."""
-        label = None if source.label_mac is None else bytes(source.label_mac)
-        if label is not None and label != self.label and label in self.labels:
-            return Kinship.OTHER
-        if self.name is not None and source.slice_mac is not None and bytes(source.slice_mac) == self.name:
-            return Kinship.SLICE
-        return Kinship.LABEL if label is not None and label == self.label else Kinship.OTHER
+def _with_relatives(
+    row: Any, macs: SliceMacs, near: Sequence[tuple[Source, float]], relatives: Sequence[Source]
+) -> list[tuple[Source, float, Kinship]]:
+    """The near sources and the newest relatives, closest first: one whose hint was rewritten may lie far away."""
+    by_id = {source.id: (source, distance) for source, distance in near}
+    for source in relatives:
+        stored = np.asarray(source.embedding, dtype=np.float32)
+        distance = max(0.0, 1.0 - float(row @ stored / np.linalg.norm(stored)))
+        by_id.setdefault(source.id, (source, distance))
+    ranked = [(source, distance, macs.kinship(source)) for source, distance in by_id.values()]
+    return sorted(ranked, key=lambda each: (_KINSHIPS.index(each[2]), each[1], each[0].id))
 
 
-def _macs(vault: Vault, names: SliceNames) -> _Macs:
-    return _Macs(
+_KINSHIPS = tuple(Kinship)  # closest first
+
+
+def _macs(vault: Vault, names: SliceNames) -> SliceMacs:
+    return SliceMacs(
         name=_slice_mac(vault, names.name),
         label=_label_mac(vault, names.label),
         labels=frozenset(_label_mac(vault, label) for label in names.labels),
@@ -228,28 +230,6 @@ def _slice_mac(vault: Vault, name: str) -> bytes | None:
 
 def _label_mac(vault: Vault, label: str) -> bytes | None:
     return vault.mac("label", label) if label else None
-
-
-_KINSHIPS = tuple(Kinship)  # closest first
-
-
-def _with_relatives(
-    tenant_id: UUID, scope: Scope, row: Any, macs: _Macs, n_sources: int, near: Sequence[tuple[Source, float]]
-) -> list[tuple[Source, float, Kinship]]:
-    """The near sources and the newest relatives, closest first: one whose hint was rewritten may lie far away."""
-    by_id = {source.id: (source, distance) for source, distance in near}
-    for where in ({"slice_mac": macs.name}, {"label_mac": macs.label}):
-        if None in where.values():
-            continue
-        rows = Source.objects.filter(tenant_id=tenant_id, scope_id=scope.id, **where).filter(
-            _has_live_drafts(tenant_id)
-        )
-        for source in rows.only(*_SOURCE_FIELDS, "embedding").order_by("-id")[:n_sources]:
-            stored = np.asarray(source.embedding, dtype=np.float32)
-            distance = max(0.0, 1.0 - float(row @ stored / np.linalg.norm(stored)))
-            by_id.setdefault(source.id, (source, distance))
-    ranked = [(source, distance, macs.kinship(source)) for source, distance in by_id.values()]
-    return sorted(ranked, key=lambda each: (_KINSHIPS.index(each[2]), each[1], each[0].id))
 
 
 def _nearest_live(tenant_id: UUID, scope: Scope, turned: Any, n_sources: int) -> list[list[tuple[Source, float]]]:
@@ -272,19 +252,7 @@ SPARE = 16  # more than are asked for, in the place of sources whose drafts are 
 
 def _with_live_drafts(tenant_id: UUID, source_ids: set[UUID]) -> dict[UUID, Source]:
     rows = Source.objects.filter(_has_live_drafts(tenant_id), tenant_id=tenant_id, id__in=source_ids)
-    return {row.id: row for row in rows.only(*_SOURCE_FIELDS)}
-
-
-_SOURCE_FIELDS = (
-    "id",
-    "n_shown",
-    "n_accepted",
-    "missing_ppm",
-    "prompt_mac",
-    "slice_mac",
-    "label_mac",
-    "price_version",
-)
+    return {row.id: row for row in rows.only(*SOURCE_FIELDS)}
 
 
 def _has_live_drafts(tenant_id: UUID) -> Exists:

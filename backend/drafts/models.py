@@ -94,8 +94,9 @@ class Source(TenantOwned):
             models.Index(fields=["tenant_id", "scope"], include=["id", "embedding"], name="source_scope"),
             models.Index(fields=["tenant_id"], include=["n_bytes"], name="source_bytes"),
             models.Index(fields=["expires_at"], name="source_ttl"),
-            models.Index(fields=["tenant_id", "scope", "slice_mac"], name="source_by_slice"),
-            models.Index(fields=["tenant_id", "scope", "label_mac"], name="source_by_label"),
+            # the newest of a name or a label are read from their end, however many there are
+            models.Index(fields=["tenant_id", "scope", "slice_mac", "id"], name="source_by_slice"),
+            models.Index(fields=["tenant_id", "scope", "label_mac", "id"], name="source_by_label"),
         ]
 
 
