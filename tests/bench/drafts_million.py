@@ -2,7 +2,8 @@
 
 A Postgres of its own with production's settings; rows are sealed and rotated as the product does it and written in
 bulk, then the family is admitted to, looked up, indexed, evicted and purged by the product's own functions as kolm_app.
-Its slices have a thousand names and twenty labels, so that a name has 125 sources and a label 6,250. Prints one line per measurement and ends with an error where a bound is broken.
+Its slices have a thousand names and twenty labels, so that a name has 125 sources and a label 6,250. A second family of
+the same size is purged whole. Prints one line per measurement and ends with an error where a bound is broken.
 """
 
 import argparse
