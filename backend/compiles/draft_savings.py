@@ -7,7 +7,7 @@ what the teacher is paid for slices that are not written yet is in the cost alre
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -16,11 +16,12 @@ from django.db.models import Case, Count, Func, Q, QuerySet, Sum, Value, When
 
 from backend.compiles.models import TeacherCall
 from backend.compiles.states import ANSWERED_STATES, CANDIDATE_CALLS, DELEGATE_CALLS, LABEL_CALLS
-from backend.domain.drafts.vocabulary import Saving, Strategy, VerdictKind
+from backend.domain.drafts.vocabulary import EngineTokens, Saving, Strategy, VerdictKind
 from backend.drafts.models import Offer, Scope, Verdict
 from backend.drafts.shapes import Rate, rate
 
 DRAFT_CALLS = ("drafts:", "audit:", DELEGATE_CALLS)  # how the journal's keys of the calls begin that ask about drafts
+_ENGINE = tuple(field.name for field in fields(EngineTokens))
 _MONEY = ("avoided", "verification", "embedding", "audit", "exploration")
 
 
@@ -65,7 +66,8 @@ class Part:
 class DraftSavings:
     """`n_asked` drafts had a verdict of the teacher, `n_accepted` of them were accepted; `n_repeated` answer the very
     same prompt and were taken without asking. `saved_ms` is the teacher's time for what was not written, less its time
-    for questions about drafts; None where no call that wrote was timed."""
+    for questions about drafts; None where no call that wrote was timed. `engine` is what the engine that serves the
+    teacher made of drafts while it wrote: it saves passes, no money."""
 
     n_compiles: int = 0
     slices: Part = field(default_factory=Part)
@@ -74,6 +76,7 @@ class DraftSavings:
     n_accepted: int = 0
     n_repeated: int = 0
     saved_ms: int | None = None
+    engine: EngineTokens = field(default_factory=EngineTokens)
 
     @property
     def saving(self) -> Saving:
@@ -111,6 +114,7 @@ class DraftSavings:
             n_accepted=self.n_accepted + other.n_accepted,
             n_repeated=self.n_repeated + other.n_repeated,
             saved_ms=sum(timed) if timed else None,
+            engine=self.engine + other.engine,
         )
 
 
@@ -141,6 +145,7 @@ def _savings(
     """Three grouped queries, whatever the number of drafts. `family_of` are the scopes that are there; those of a
     family that was purged since are known by its look-ups alone."""
     sums = {f"sum_{name}": Sum(f"{name}_microusd") for name in _MONEY} | {"reused": Sum("n_reused")}
+    sums |= {f"sum_engine_{name}": Sum(f"engine_{name}") for name in _ENGINE}
     sums["not_written"] = Sum(Case(When(n_pooled__gt=0, then="n_avoided"), default="n_reused"))
     groups = offers.annotate(is_label=Q(slice_position__lt=0)).values("family", "compile_id", "scope_id", "is_label")
     rows = list(groups.annotate(**sums).order_by())
@@ -153,6 +158,9 @@ def _savings(
     savings: dict[str, DraftSavings] = defaultdict(DraftSavings)
     for (family, compile_id), of_compile in parts.items():
         savings[family] += _of_compile(of_compile[False], of_compile[True], calls.get(compile_id, {}))
+    for row in rows:
+        engine = EngineTokens(**{name: row[f"sum_engine_{name}"] for name in _ENGINE})
+        savings[row["family"]] += DraftSavings(engine=engine)
     known = {row["scope_id"]: row["family"] for row in rows if row["scope_id"] is not None}
     for family, counted in _verdicts(verdicts, {**family_of, **known}).items():
         if family in savings:

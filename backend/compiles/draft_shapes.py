@@ -6,8 +6,8 @@ from rest_framework import serializers as s
 
 from backend.compiles.draft_savings import DraftSavings, Part
 from backend.compiles.draft_verdicts import AskedDraft, Opinion, SliceDrafts
-from backend.compiles.draft_words import acceptance_words, summary, teacher_time
-from backend.domain.drafts.vocabulary import Strategy
+from backend.compiles.draft_words import acceptance_words, engine_words, summary, teacher_time
+from backend.domain.drafts.vocabulary import EngineTokens, Strategy
 from backend.domain.ids import Prefix
 from backend.drafts.shapes import FamilyStatsShape, Ppm, RateShape
 from backend.rest.shapes import Constant, PublicId, Shape, TextOrNull, Time
@@ -21,6 +21,15 @@ class SavingsPartShape(Shape[Part]):
     costs_microusd = s.IntegerField(help_text="Verification, embedding, audits and exploration.")
     paid_microusd = s.IntegerField(help_text="What the teacher was paid for writing anew.")
     without_drafts_microusd = s.IntegerField(help_text="What it would have been paid: `paid` and `avoided`.")
+
+
+class EngineTokensShape(Shape[EngineTokens]):
+    """What an engine made of the drafts that it was proposed, by its own counters."""
+
+    written = s.IntegerField(help_text="Tokens of answers that it wrote while drafts were proposed to it.")
+    proposed = s.IntegerField(help_text="Tokens of drafts that it checked.")
+    kept = s.IntegerField(help_text="Those that it kept; they are among the written ones.")
+    per_pass = s.FloatField(allow_null=True, help_text="Tokens of an answer a pass; 1 without drafts.")
 
 
 class DraftSavingsShape(Shape[DraftSavings]):
@@ -46,6 +55,8 @@ class DraftSavingsShape(Shape[DraftSavings]):
         "for questions about drafts. Null where no call was timed.",
     )
     time_saved = s.CharField(help_text="The same in words; empty where it is null.")
+    engine = EngineTokensShape(help_text="Of slices whose drafts went to an engine along with the requests.")
+    engine_summary = s.CharField(help_text="The same in words; empty where no engine counted.")
     n_compiles = s.IntegerField(help_text="Compiles that looked for drafts.")
 
     def get_accepted(self, row: DraftSavings) -> str:
@@ -53,6 +64,9 @@ class DraftSavingsShape(Shape[DraftSavings]):
 
     def get_time_saved(self, row: DraftSavings) -> str:
         return teacher_time(row.saved_ms)
+
+    def get_engine_summary(self, row: DraftSavings) -> str:
+        return engine_words(row)
 
     def get_summary(self, row: DraftSavings) -> str:
         return summary(row)

@@ -49,6 +49,22 @@ def acceptance_words(savings: DraftSavings) -> str:
     return words + (repeated if savings.n_repeated else "")
 
 
+def engine_words(savings: DraftSavings) -> str:
+    """Say what an engine made of the drafts that it was proposed while it wrote; "" where none told.
+
+    >>> from backend.domain.drafts.vocabulary import EngineTokens
+    >>> engine_words(DraftSavings(engine=EngineTokens(written=6400, proposed=8969, kept=3661)))
+    '3,661 of 6,400 tokens came from drafts: 2.34 tokens a pass of the engine (of 8,969 proposed tokens it kept 40.8 %)'
+    """
+    engine = savings.engine
+    if engine.per_pass is None or not engine.proposed:
+        return ""
+    return (
+        f"{engine.kept:,} of {engine.written:,} tokens came from drafts: {engine.per_pass:.2f} tokens a pass of the "
+        f"engine (of {engine.proposed:,} proposed tokens it kept {engine.kept / engine.proposed * 100:.1f} %)"
+    )
+
+
 def is_built_in(teacher: str) -> bool:
     """Say whether a scope's teacher is the built-in grammar, whose judge is exact."""
     return teacher.startswith("grammar/")

@@ -191,6 +191,10 @@ class Offer(TenantOwned):
     n_accepted = models.IntegerField(default=0)
     n_reused = models.IntegerField(default=0)
     kept_tokens = models.JSONField(default=dict)
+    # of an engine that takes drafts as proposals, by its own counters
+    engine_written = models.BigIntegerField(default=0, db_default=0)
+    engine_proposed = models.BigIntegerField(default=0, db_default=0)
+    engine_kept = models.BigIntegerField(default=0, db_default=0)
     fresh_microusd = models.FloatField(null=True)
     avoided_microusd = models.BigIntegerField(default=0)
     verification_microusd = models.BigIntegerField(default=0)

@@ -69,13 +69,13 @@ class Engine:
     def counters(self) -> Counters:
         text = httpx.get(f"{self.origin}/metrics", timeout=30).text
         return Counters(
-            n_drafted=_total(text, "vllm:spec_decode_num_draft_tokens_total"),
-            n_accepted=_total(text, "vllm:spec_decode_num_accepted_tokens_total"),
-            n_generated=_total(text, "vllm:generation_tokens_total"),
+            n_drafted=total(text, "vllm:spec_decode_num_draft_tokens_total"),
+            n_accepted=total(text, "vllm:spec_decode_num_accepted_tokens_total"),
+            n_generated=total(text, "vllm:generation_tokens_total"),
         )
 
 
-def _total(metrics: str, name: str) -> int:
+def total(metrics: str, name: str) -> int:
     """0 where the engine does not count it."""
     rows = re.findall(rf"^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", metrics, re.MULTILINE)
     return round(sum(float(value) for value in rows))
@@ -133,7 +133,7 @@ def teacher_fields(engine: Engine) -> dict[str, Any]:
 def _environment() -> dict[str, str]:
     return {
         **os.environ,
-        "PYTHONPATH": str(_customer_folder()),
+        "PYTHONPATH": str(proposer_folder()),
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": "1",
@@ -142,7 +142,7 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _customer_folder() -> Path:
+def proposer_folder() -> Path:
     """Holds nothing but the proposer, by another name: what a customer copies."""
     folder = VENV / "proposer"
     folder.mkdir(exist_ok=True)

@@ -78,6 +78,7 @@ def record_verdicts(plan: OfferPlan, verification: Verification, n_added: int) -
         n_entered=plan.n_entered + n_added,
         n_void=plan.n_void + sum(verdict.kind == VerdictKind.VOID for verdict in verification.verdicts),
         kept_tokens=kept,
+        repeatability=plan.repeatability + verification.repeatability,
     )
 
 

@@ -3,7 +3,7 @@ what remains. Everything from billed usage and the price in force; a net below z
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from django.db.models import Sum
@@ -14,7 +14,7 @@ from backend.compiles.states import ANSWERED_STATES, CandidateState
 from backend.domain.answers.candidates import Origin
 from backend.domain.drafts.judge_controls import exact_interval
 from backend.domain.drafts.offer_plan import OfferPlan, OfferState, saving_to_json
-from backend.domain.drafts.vocabulary import Arm, Saving, Strategy
+from backend.domain.drafts.vocabulary import Arm, EngineTokens, Repeatability, Saving, Strategy
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import TeacherPrice, cost_microusd, price_book
 from backend.drafts.models import Offer
@@ -69,6 +69,9 @@ def _offer(run: CompileRun, slice_row: Slice, plan: OfferPlan, saving: Saving, p
         n_pooled=plan.n_pooled,
         n_avoided=plan.n_avoided,
         kept_tokens=dict(plan.kept_tokens),
+        engine_written=plan.engine.written,
+        engine_proposed=plan.engine.proposed,
+        engine_kept=plan.engine.kept,
         fresh_microusd=plan.fresh_microusd,
         avoided_microusd=saving.avoided,
         verification_microusd=saving.verification,
@@ -200,11 +203,19 @@ def drafts_of_compile(run: CompileRun, slices: Sequence[Slice]) -> dict[str, Any
         "avoided": sum(plan.n_avoided for _, plan in plans),
         "acceptance": rate_json(savings.n_accepted, savings.n_asked),
         "kept_tokens": kept,
+        "engine_tokens": asdict(sum((plan.engine for _, plan in plans), EngineTokens())),
+        "repeatability": _repeatability_json(sum((plan.repeatability for _, plan in plans), Repeatability())),
         "max_bad_rate_ppm": round(run.spec.draft_cache.max_bad_rate * 1_000_000),
         "saving": saving_to_json(sum((plan.saving or Saving() for _, plan in plans), Saving())),
         "family": running_rate(run.tenant_id, run.spec.family),
         "slices": [_slice_json(slice_row, plan) for slice_row, plan in plans],
     }
+
+
+def _repeatability_json(measured: Repeatability) -> dict[str, int | None]:
+    """The total variation of two plain runs of one score: the mean of a token, in parts per million."""
+    per_token = measured.per_token
+    return {"n_tokens": measured.n_tokens, "tv_per_token_ppm": None if per_token is None else _ppm(per_token)}
 
 
 def rate_json(k: int, n: int) -> dict[str, int | None]:
@@ -231,6 +242,7 @@ def _slice_json(slice_row: Slice, plan: OfferPlan) -> dict[str, Any]:
         "entered": slice_row.n_from_drafts,
         "pooled": plan.n_pooled,
         "proposed": len(plan.proposed),
+        "engine_tokens": asdict(plan.engine),
         "kept_tokens": {certificate.value: n for certificate, n in plan.kept_tokens.items()},
         "saving": {} if plan.saving is None else saving_to_json(plan.saving),
     }

@@ -177,6 +177,7 @@ def _join(first: Verification, later: Verification) -> Verification:
         cost=first.cost + later.cost,
         audit_cost=first.audit_cost + later.audit_cost,
         is_void=first.is_void and later.is_void,
+        repeatability=first.repeatability + later.repeatability,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from backend.compiles.draft_savings import DraftSavings, savings_of_compile
 from backend.compiles.draft_verdicts import AskedDrafts, Opinion, asked_drafts
-from backend.compiles.draft_words import acceptance_words, dollars, summary, teacher_time
+from backend.compiles.draft_words import acceptance_words, dollars, engine_words, summary, teacher_time
 from backend.compiles.models import Compile
 from backend.console.compiles.slices import MAX_SLICES, Pool
 from backend.domain.drafts.vocabulary import Saving
@@ -49,7 +49,7 @@ def drafts_context(row: Compile, pools: Sequence[Pool]) -> dict[str, Any]:
         "drafts": draft_rows(pools, asked)[:MAX_SLICES],
         "savings": savings,
         "n_looked": n_looked,
-        "is_idle": not (savings.n_asked or savings.n_repeated or savings.saving.avoided),
+        "is_idle": not (savings.n_asked or savings.n_repeated or savings.saving.avoided or savings.engine.proposed),
         "figure": figure_words(savings),
         "n_entered": savings.slices.n_reused + savings.labels.n_reused,
         "costs_of_drafts": savings.slices.costs_microusd + savings.labels.costs_microusd,
@@ -67,6 +67,7 @@ def figure_words(savings: DraftSavings) -> dict[str, str]:
         "net": dollars(savings.net_microusd),
         "acceptance": acceptance_words(savings),
         "time": teacher_time(savings.saved_ms),
+        "engine": engine_words(savings),
     }
 
 

@@ -6,13 +6,13 @@ The words of the JSON are those of the first deployments: rows that were written
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from backend.domain.drafts.vocabulary import Arm, Certificate, Kinship, Saving, Strategy
+from backend.domain.drafts.vocabulary import Arm, Certificate, EngineTokens, Kinship, Repeatability, Saving, Strategy
 
 
 class OfferState(StrEnum):
@@ -48,7 +48,8 @@ class OfferPlan:
     `judged_microusd`, they are no longer among them. `shown` stands in the order of showing, the `n_first` of the
     adaptive probe before the others; `far` are the drafts of far slices that serve as negative controls, `controls`
     those that did; `n_avoided` candidates were not written in the end. `proposed` go along with the requests for fresh
-    candidates. `missing_ppm` is the share of each source's sample that is not kept."""
+    candidates, `engine` is what came of them; `repeatability` is of the scores of an exact rule. `missing_ppm` is the
+    share of each source's sample that is not kept."""
 
     offer_id: UUID
     arm: Arm
@@ -60,6 +61,8 @@ class OfferPlan:
     nearest_distance: float | None = None
     missing_ppm: Mapping[UUID, int] = field(default_factory=lambda: MappingProxyType({}))
     proposed: tuple[PlannedDraft, ...] = ()
+    engine: EngineTokens = field(default_factory=EngineTokens)
+    repeatability: Repeatability = field(default_factory=Repeatability)
     pooled: tuple[ShownDraft, ...] = ()
     n_pooled: int = 0
     n_free: int = 0
@@ -116,6 +119,7 @@ class OfferPlan:
         some = {name: value for name, value in some.items() if value not in (None, {})}
         if self.strategy is Strategy.ENGINE:
             some |= {"n_proposed": len(self.proposed), "engine": _pairs(self.proposed)}
+            some["engine_tokens"] = asdict(self.engine)
         if self.n_pooled:
             some |= {
                 "n_free": self.n_free,
@@ -137,6 +141,8 @@ class OfferPlan:
         some: dict[str, Any] = {}
         if self.controls:
             some["controls"] = _pairs(self.controls)
+        if self.repeatability.n_tokens:
+            some["repeatability"] = asdict(self.repeatability)
         if self.is_audited:
             some["audited"] = True
         if self.saving is not None:
@@ -156,6 +162,8 @@ class OfferPlan:
             nearest_distance=value["nearest_distance"],
             missing_ppm={UUID(id): ppm for id, ppm in value.get("missing_ppm", {}).items()},
             proposed=_plan(value.get("engine", ())),
+            engine=EngineTokens(**value.get("engine_tokens", {})),
+            repeatability=Repeatability(**value.get("repeatability", {})),
             pooled=_read_shown(value.get("pooled", ())),
             n_pooled=value.get("n_pooled", 0),
             n_free=value.get("n_free", 0),

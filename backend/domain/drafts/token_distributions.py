@@ -2,7 +2,7 @@
 log-probs."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from backend.domain.drafts.acceptance_rules import Distribution
 
@@ -18,6 +18,21 @@ def whole_place(alternatives: Sequence[tuple[str, float]]) -> Distribution | Non
     if len(place) < len(alternatives) or abs(total - 1.0) > TOLERANCE:
         return None
     return {token: p / total for token, p in place.items() if p > 0}
+
+
+def total_variation(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    """Return how far two tellings of one place lie apart, from the log-probs of their alternatives: half the sum of the
+    differences, what neither names counted as one token. Below the true one where they are not the whole support.
+
+    >>> round(total_variation({"a": math.log(0.6), "b": math.log(0.4)}, {"a": math.log(0.5), "b": math.log(0.5)}), 9)
+    0.1
+    """
+    named = [
+        (math.exp(one[token]) if token in one else 0.0, math.exp(other[token]) if token in other else 0.0)
+        for token in one.keys() | other.keys()
+    ]
+    unnamed = abs(math.fsum(p for p, _ in named) - math.fsum(q for _, q in named))
+    return min(1.0, (math.fsum(abs(p - q) for p, q in named) + unnamed) / 2)
 
 
 def process_logprobs(

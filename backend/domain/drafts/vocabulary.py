@@ -75,6 +75,60 @@ class VerdictKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTokens:
+    """An engine's own counts: tokens `written`, tokens of drafts `proposed` to it, and those of them that it `kept`,
+    which are among the written ones. A pass of the engine writes one token of an answer and what it keeps there.
+
+    >>> EngineTokens(written=300, proposed=400, kept=200).per_pass
+    3.0
+    """
+
+    written: int = 0
+    proposed: int = 0
+    kept: int = 0
+
+    @property
+    def per_pass(self) -> float | None:
+        """Return the tokens of an answer that a pass wrote, 1 without drafts; None where nothing was written."""
+        return self.written / (self.written - self.kept) if self.written > self.kept else None
+
+    def __add__(self, other: "EngineTokens") -> "EngineTokens":
+        return EngineTokens(
+            written=self.written + other.written,
+            proposed=self.proposed + other.proposed,
+            kept=self.kept + other.kept,
+        )
+
+    def __sub__(self, earlier: "EngineTokens") -> "EngineTokens":
+        return EngineTokens(
+            written=self.written - earlier.written,
+            proposed=self.proposed - earlier.proposed,
+            kept=self.kept - earlier.kept,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeatability:
+    """How far two plain runs of one score lay apart: the sum of the total variations at `n_tokens` places, as far as
+    the engine tells their alternatives.
+
+    >>> Repeatability(n_tokens=50, tv_sum=0.02).per_token
+    0.0004
+    """
+
+    n_tokens: int = 0
+    tv_sum: float = 0.0
+
+    @property
+    def per_token(self) -> float | None:
+        """Return the mean total variation of a token; None where nothing was scored twice."""
+        return self.tv_sum / self.n_tokens if self.n_tokens else None
+
+    def __add__(self, other: "Repeatability") -> "Repeatability":
+        return Repeatability(n_tokens=self.n_tokens + other.n_tokens, tv_sum=self.tv_sum + other.tv_sum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """The billed cost of calls, from the usage they reported and the price in force."""
 
@@ -171,3 +225,4 @@ class Verification:
     audit_cost: Cost = field(default_factory=Cost)
     is_void: bool = False  # a control failed, or the answer was malformed: nothing is accepted
     kept_tokens: Mapping[Certificate, int] = field(default_factory=lambda: MappingProxyType({}))
+    repeatability: Repeatability = field(default_factory=Repeatability)

@@ -107,7 +107,9 @@ def running_vllm(folder: Path) -> Iterator[RealServer]:
 
 
 @contextlib.contextmanager
-def started(command: list[str], health: str, log: Path, environment: Mapping[str, str]) -> Iterator[None]:
+def started(
+    command: list[str], health: str, log: Path, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
     """Ended by its process id with all that it started; AssertionError with the end of its log where it does not come
     up."""
     own = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **environment}
@@ -121,7 +123,7 @@ def started(command: list[str], health: str, log: Path, environment: Mapping[str
             if process.poll() is not None or time.monotonic() > until:
                 raise AssertionError(f"{command[0]} did not come up:\n{log.read_text(errors='replace')[-4000:]}")
             time.sleep(0.5)
-        yield
+        yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

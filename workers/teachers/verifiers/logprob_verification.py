@@ -3,7 +3,7 @@
 import itertools
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from backend.domain.drafts.acceptance_rules import (
@@ -14,12 +14,12 @@ from backend.domain.drafts.acceptance_rules import (
     sample_stop,
     stored_residual,
 )
-from backend.domain.drafts.token_distributions import draw
-from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, StoredDraft
+from backend.domain.drafts.token_distributions import draw, total_variation
+from backend.domain.drafts.vocabulary import Certificate, DraftVerdict, Repeatability, StoredDraft
 from workers.teachers.protocol import Choice, CompletionRequest, Message, ScoreRequest
 from workers.teachers.verifiers.acceptance_rules import Rule, chunk_stops
 from workers.teachers.verifiers.conversations import Part, Refused
-from workers.teachers.verifiers.protocol import VerificationContext
+from workers.teachers.verifiers.protocol import Answer, VerificationContext
 from workers.teachers.verifiers.token_scores import TokenDistribution, Tokens, distributions_of, score_request
 
 TOKENS_A_ROUND, MAX_ROUNDS = 16, 64  # of single tokens, where the residual is not known
@@ -30,7 +30,8 @@ CERTAIN = 1 - 1e-6
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftCase:
     """One draft and how it is verified. `old` are the messages that it was an answer to; `rng` is its own.
-    `is_reproducible`: a score comes out the same each time, so that stored log-probs can be held against it."""
+    `is_reproducible`: a score comes out the same each time, so that stored log-probs can be held against it. Where
+    there is `repeats`, the first score is asked for twice, and what the two differ by is noted there."""
 
     draft: StoredDraft
     asked: VerificationContext
@@ -41,6 +42,7 @@ class DraftCase:
     selection_tv: float
     is_reproducible: bool
     rng: random.Random
+    repeats: list[Repeatability] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ def _score(case: DraftCase, messages: tuple[Message, ...], text: str) -> ScoreRe
 
 def _argmax(case: DraftCase, tokens: Tokens) -> Part[AcceptedPrefix]:
     for start, stop in _chunks(len(tokens.names), case.chunk_tokens):
-        (answer,) = yield [_score(case, case.asked.request.messages, tokens.text(stop))]
+        (answer,) = yield from _scores(case, tokens, (case.asked.request.messages,), start, stop)
         places = distributions_of(tokens, start, stop, answer)
         ranked = [
             place.alternatives if len(place.alternatives) > 1 or place.probability >= CERTAIN else {}
@@ -124,12 +126,30 @@ def _distributions(
     case: DraftCase, tokens: Tokens, start: int, stop: int
 ) -> Part[tuple[list[TokenDistribution], list[TokenDistribution] | None]]:
     """The distributions of one chunk under the new prompt, and under the old one where the rule needs all of q."""
-    new = _score(case, case.asked.request.messages, tokens.text(stop))
+    prompt = case.asked.request.messages
     if case.old is None or case.rule not in (Rule.TOKEN, Rule.BLOCK):
-        (answer,) = yield [new]
+        (answer,) = yield from _scores(case, tokens, (prompt,), start, stop)
         return distributions_of(tokens, start, stop, answer), None
-    answers = yield [new, _score(case, case.old, tokens.text(stop))]
+    answers = yield from _scores(case, tokens, (prompt, case.old), start, stop)
     return distributions_of(tokens, start, stop, answers[0]), distributions_of(tokens, start, stop, answers[1])
+
+
+def _scores(
+    case: DraftCase, tokens: Tokens, prompts: Sequence[tuple[Message, ...]], start: int, stop: int
+) -> Part[list[Answer]]:
+    """The scores of the first `stop` tokens under each prompt."""
+    requests = [_score(case, prompt, tokens.text(stop)) for prompt in prompts]
+    is_repeated = case.repeats is not None and start == 0
+    answers = yield [*requests, *(requests[:1] if is_repeated else [])]
+    if case.repeats is not None and is_repeated:
+        case.repeats.append(_repeatability(tokens, stop, answers[0], answers[-1]))
+    return answers[: len(requests)]
+
+
+def _repeatability(tokens: Tokens, stop: int, one: Answer, other: Answer) -> Repeatability:
+    places = zip(distributions_of(tokens, 0, stop, one), distributions_of(tokens, 0, stop, other), strict=True)
+    apart = [total_variation(a.alternatives, b.alternatives) for a, b in places]
+    return Repeatability(n_tokens=len(apart), tv_sum=math.fsum(apart))
 
 
 def _next_token(

@@ -18,6 +18,9 @@ epsilon a token, about min(L, 1/epsilon) tokens are kept and r L is spent on sco
 1 % at 500 tokens and 8 % at 60 for r = 1/5. Scoring goes by chunks, so that what lies behind a stop is not paid for;
 every chunk sends the prompt and the tokens before it again, hence small chunks are for short or cached prompts.
 
+Exact means up to the engine's own repeatability: two plain runs of one score need not tell the same. How far they lie
+apart is measured, by one score a question that is asked for twice.
+
 A quote is an expectation. Under the rules that accept by a ratio of two probabilities it assumes that nine drafts in
 ten are kept whole (KEPT_WHOLE): near enough to where showing them begins to pay, and what is less close is not shown
 for want of acceptance, whatever its quote. So a draft is scored under the new prompt, and with a chance of one in ten,
@@ -29,7 +32,15 @@ import random
 from collections.abc import Sequence
 
 from backend.domain.drafts.costs import Quote, score_quote
-from backend.domain.drafts.vocabulary import Certificate, Cost, DraftVerdict, StoredDraft, Strategy, Verification
+from backend.domain.drafts.vocabulary import (
+    Certificate,
+    Cost,
+    DraftVerdict,
+    Repeatability,
+    StoredDraft,
+    Strategy,
+    Verification,
+)
 from backend.domain.money.pricing import TeacherPrice
 from workers.teachers.protocol import Message, TeacherCaps
 from workers.teachers.token_estimates import estimate_tokens, likely_input_tokens
@@ -77,10 +88,12 @@ class LogprobVerifier:
 
     def quote(self, asked: VerificationContext, drafts: Sequence[StoredDraft], price: TeacherPrice) -> Quote:
         """The expected input of each draft's own requests, not the output that comes in place of a fresh candidate's
-        (see the module)."""
+        (see the module). One score is asked for twice."""
         prompt = likely_input_tokens(asked.request)
+        n_first = min(self._chunk_tokens, max((draft.n_tokens for draft in drafts), default=0))
+        again = score_quote(prompt_tokens=prompt, draft_tokens=[n_first], price=price)
         return Quote(
-            overhead_microusd=0.0,
+            overhead_microusd=again.whole_microusd,
             per_draft_microusd=tuple(self._quote(asked, draft, prompt, price) for draft in drafts),
         )
 
@@ -110,9 +123,10 @@ class LogprobVerifier:
 
     def verify(self, asked: VerificationContext, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
         seeds = [rng.getrandbits(64) for _ in drafts]
+        repeats: list[Repeatability] = []
         parts = [
-            with_cost(draft, self._part(asked, draft, random.Random(seed)))
-            for draft, seed in zip(drafts, seeds, strict=True)
+            with_cost(draft, self._part(asked, draft, random.Random(seed), repeats if nth == 0 else None))
+            for nth, (draft, seed) in enumerate(zip(drafts, seeds, strict=True))
         ]
         results: list[Billed] = yield from together(parts)
         kept: dict[Certificate, int] = {}
@@ -123,9 +137,12 @@ class LogprobVerifier:
             verdicts=tuple(one.verdict for one in results),
             cost=sum((one.cost for one in results), start=Cost()),
             kept_tokens=kept,
+            repeatability=sum(repeats, Repeatability()),
         )
 
-    def _part(self, asked: VerificationContext, draft: StoredDraft, rng: random.Random) -> Part[DraftVerdict]:
+    def _part(
+        self, asked: VerificationContext, draft: StoredDraft, rng: random.Random, repeats: list[Repeatability] | None
+    ) -> Part[DraftVerdict]:
         tokens = stored_tokens(draft, max_tokens=asked.request.max_tokens)
         old: tuple[Message, ...] | None = asked.old_messages.get(draft.source_id)
         rule = self.rule_for(
@@ -144,6 +161,7 @@ class LogprobVerifier:
             selection_tv=self._selection_tv,
             is_reproducible=self._caps.processed_scores,
             rng=rng,
+            repeats=repeats,
         )
         return (yield from verify_one(case, tokens))
 

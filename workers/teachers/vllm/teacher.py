@@ -16,16 +16,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from backend.domain.dialects.dialect import Dialect
+from backend.domain.drafts.vocabulary import EngineTokens
 from backend.outbound import Watch
 from workers.teachers.openai_compatible.answers import as_completion
-from workers.teachers.openai_compatible.attempts import Reply
+from workers.teachers.openai_compatible.attempts import Reply, read_reply
 from workers.teachers.openai_compatible.bodies import chat_body
-from workers.teachers.openai_compatible.teacher import OpenAICompatibleTeacher, completion_of
+from workers.teachers.openai_compatible.teacher import BODY_CAP, OpenAICompatibleTeacher, completion_of
 from workers.teachers.protocol import Completion, CompletionRequest, Message, ScoreRequest, TeacherFailed
 from workers.teachers.vllm import answers
+from workers.teachers.vllm.engine_counters import read_counters
 
 FREE = CompletionRequest(messages=(), n=0, max_tokens=0)  # what a call without a model costs at most
 PROBE = (Message(role="user", content="a"),)
+COUNTERS_S = 10.0
 
 
 class VllmTeacher(OpenAICompatibleTeacher):
@@ -79,6 +82,16 @@ class VllmTeacher(OpenAICompatibleTeacher):
         }
         parse = functools.partial(answers.read_prompt_score, request=request, ids=ids, starts_at=len(prompt))
         return completion_of(self._call("/completions", lambda _: body, as_completion(request), watch, parse))
+
+    def counters(self) -> EngineTokens | None:
+        """Return the engine's own counts up to now; None where they cannot be had: a gateway hides them, or it takes no
+        proposals."""
+        watch = Watch(deadline_at=time.monotonic() + COUNTERS_S, cancelled=lambda: False)
+        read = functools.partial(read_reply, cap=BODY_CAP)
+        try:
+            return read_counters(self.exchange("GET", "/metrics", read, watch=watch).body)
+        except TeacherFailed:
+            return None
 
     @property
     def _max_top(self) -> int:

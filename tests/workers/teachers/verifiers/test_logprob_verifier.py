@@ -165,7 +165,7 @@ def test_what_lies_behind_a_stop_is_not_scored(teacher: Teacher) -> None:
         said = run_dialogue(teacher, small_price(), overheard(conversation, asked_for))
         assert all(v.kept_tokens == 0 and v.text for v in said.verdicts)
         sent[chunk] = sum(len(tokenize(r.text)) for r in asked_for if isinstance(r, ScoreRequest))
-    assert sent[1] == 2 * len(drafts) < sent[128]
+    assert sent[1] == 2 * len(drafts) + 1 < sent[128]  # one score is asked for twice
 
 
 def test_an_answer_is_cut_where_a_fresh_one_would_be(teacher: Teacher) -> None:

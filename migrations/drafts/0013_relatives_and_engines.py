@@ -1,4 +1,4 @@
-"""The newest sources of a name or a label are read from the end of an index."""
+"""The newest sources of a name or a label are read from the end of an index; what an engine made of drafts."""
 
 from django.db import migrations, models
 
@@ -17,4 +17,8 @@ class Migration(migrations.Migration):
         migrations.RemoveIndex("source", LABEL),
         by("slice_mac", SLICE),
         by("label_mac", LABEL),
+        *(
+            migrations.AddField("offer", f"engine_{name}", models.BigIntegerField(db_default=0, default=0))
+            for name in ("written", "proposed", "kept")
+        ),
     ]

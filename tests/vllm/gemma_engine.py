@@ -1,0 +1,49 @@
+"""A vLLM over Gemma 3 270M that takes drafts as proposals, started as docs/drafts.md says."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from deploy.embedded.ports import free_ports
+from tests.vllm import engine
+from tests.workers.real_servers.servers import BASE, CONTEXT, NAME, started
+
+THREADS = "2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmaEngine:
+    origin: str
+    process_id: int
+    model: str = NAME
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.origin}/v1"
+
+    def n_written(self) -> int:
+        """The tokens of all answers since it began."""
+        return engine.total(httpx.get(f"{self.origin}/metrics", timeout=60).text, "vllm:generation_tokens_total")
+
+
+@contextlib.contextmanager
+def running_gemma(folder: Path, *, most_proposed: int = 8) -> Iterator[GemmaEngine]:
+    (port,) = free_ports(1)
+    origin = f"http://127.0.0.1:{port}"
+    command = [str(engine.COMMAND), "serve", str(BASE), "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--served-model-name", NAME, "--dtype", "float32", "--max-model-len", str(CONTEXT)]
+    command += ["--block-size", "32", "--enforce-eager", "--max-num-seqs", "16", *engine.AS_TEACHER]
+    command += ["--speculative-config", json.dumps(engine.DRAFTS | {"num_speculative_tokens": most_proposed})]
+    environment = {
+        "PYTHONPATH": str(engine.proposer_folder()),
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_NO_USAGE_STATS": "1",
+        "OMP_NUM_THREADS": THREADS,
+    }
+    with started(command, f"{origin}/health", folder / "vllm.log", environment) as process:
+        yield GemmaEngine(origin=origin, process_id=process.pid)
