@@ -1,6 +1,7 @@
 """What the drafts of one compile save the next on the real stack, by what the two differ in.
 
-    python -m tests.bench.draft_siblings [--seeds 3] [--n 48] [--k 16] [--in USD --out USD]
+    python -m tests.bench.draft_siblings [--seeds 3] [--n 48] [--k 16] [--input-usd USD --output-usd USD]
+        [--verify logprobs] [--changes "task reworded" ...]
 
 The demo's task (examples/refund-router.yaml) and its sister of sixty tokens a message (examples/repair-desk.yaml) are
 compiled up to selection by the product's own steps, with the built-in teacher over HTTP; then a sibling that differs in
@@ -13,6 +14,7 @@ import argparse
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
@@ -54,17 +56,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--k", type=int, default=0, help="picks of a fixed plan; 0: plan auto, which asks about all")
     parser.add_argument("--input-usd", type=float, help="a million tokens; default: the built-in teacher's own price")
     parser.add_argument("--output-usd", type=float)
+    parser.add_argument("--verify", default="auto", help="the spec's draft_cache.verify")
+    parser.add_argument("--changes", nargs="+", choices=CHANGES, default=list(CHANGES))
     options = parser.parse_args(arguments)
     price = {"input_usd_per_mtok": options.input_usd, "output_usd_per_mtok": options.output_usd}
     with services():
         print("| messages | the sibling differs in | asked | accepted | cold, micro-USD | net |", flush=True)
         print("| --- | --- | --- | --- | --- | --- |", flush=True)
         for length, name in EXAMPLES.items():
-            for change in CHANGES:
-                rows = [
-                    _pair(name, change, seed, options.n, options.k, price if options.input_usd else None)
-                    for seed in range(1, options.seeds + 1)
-                ]
+            for change in options.changes:
+                changed = _Changed(name=name, change=change, n=options.n, k=options.k, verify=options.verify)
+                changed = replace(changed, price=price) if options.input_usd else changed
+                rows = [_pair(changed, seed) for seed in range(1, options.seeds + 1)]
                 nets = [100 * (1 - warm / cold) for _, _, cold, warm in rows]
                 asked, accepted, cold = (sum(row[i] for row in rows) for i in range(3))
                 print(
@@ -75,19 +78,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _pair(
-    name: str, change: str, seed: int, n: int, k: int, price: Mapping[str, float] | None
-) -> tuple[int, int, int, int]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changed:
+    """An example and what its sibling differs in; `k` picks of a fixed plan, 0 for plan auto."""
+
+    name: str
+    change: str
+    n: int
+    k: int
+    verify: str
+    price: Mapping[str, float] | None = None
+
+
+def _pair(changed: _Changed, seed: int) -> tuple[int, int, int, int]:
     """(asked, accepted, what the sibling costs without drafts, what it costs with them), micro-USD."""
     from tests.factories import make_tenant
 
-    spec: Spec = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text())
-    sampling = spec["sampling"] | {"n_candidates": n, "seed": seed} | ({"k_select": k} if k else {})
-    spec |= {"sampling": sampling, "draft_cache": {"holdback": 0}} | ({"plan": {"kind": "fixed"}} if k else {})
-    if price is not None:
-        spec["teacher"] = spec["teacher"] | {"price": dict(price)}
-    sibling = CHANGES[change](spec)
-    n_sibling = sibling["sampling"]["n_candidates"] if CHANGES[change] is more_candidates else n
+    spec: Spec = yaml.safe_load((ROOT / "examples" / f"{changed.name}.yaml").read_text())
+    sampling = spec["sampling"] | {"n_candidates": changed.n, "seed": seed}
+    if changed.k:
+        sampling, spec["plan"] = sampling | {"k_select": changed.k}, {"kind": "fixed"}
+    spec |= {"sampling": sampling, "draft_cache": {"holdback": 0, "verify": changed.verify}}
+    if changed.price is not None:
+        spec["teacher"] = spec["teacher"] | {"price": dict(changed.price)}
+    sibling = CHANGES[changed.change](spec)
+    n_sibling = sibling["sampling"]["n_candidates"] if CHANGES[changed.change] is more_candidates else changed.n
     sibling["sampling"] = sibling["sampling"] | {"n_candidates": n_sibling, "seed": seed + 1000}
     known = make_tenant()
     _to_selection(known, spec)

@@ -50,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--n", type=int, default=16)
     parser.add_argument("--max-tokens", type=int, default=48, help="of a candidate")
     parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--slices", type=int, default=2)
+    parser.add_argument("--changes", nargs="+", choices=CHANGES, default=SIBLINGS)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder, services(), running_gemma(Path(folder)) as engine:
         from django.conf import settings
@@ -57,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings.KOLM_ALLOW_PRIVATE_TEACHERS = (engine.origin,)
         print("| the sibling differs in | seeds | tokens | proposed | kept | tokens a pass | CPU s | waited s |")
         print("| --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
-        for change in SIBLINGS:
+        for change in options.changes:
             pairs = [_pair(engine, change, seed, options) for seed in range(1, options.seeds + 1)]
             print(_row(change, pairs), flush=True)
     return 0
@@ -102,11 +104,18 @@ def _pair(engine: GemmaEngine, change: str, seed: int, options: argparse.Namespa
 
 def _spec(engine: GemmaEngine, seed: int, options: argparse.Namespace) -> Spec:
     spec: Spec = yaml.safe_load(EXAMPLE.read_text())
-    sampling = {"n_candidates": options.n, "seed": seed, "candidate_max_tokens": options.max_tokens}
+    slices = [part | {"share": 1 / options.slices} for part in spec["slices"][: options.slices]]
+    sampling: Spec = {"n_candidates": options.n, "seed": seed, "candidate_max_tokens": options.max_tokens}
     sampling |= {"temperature_inputs": options.temperature, "k_select": options.n // 2, "on_gap": ["drop_k"]}
-    teacher = {"provider": "openai_compatible", "base_url": engine.base_url, "model": engine.model, "engine": "vllm"}
+    teacher: Spec = {
+        "provider": "openai_compatible",
+        "base_url": engine.base_url,
+        "model": engine.model,
+        "engine": "vllm",
+    }
     teacher |= {"concurrency": 4, "revision": "bench", "price": {"input_usd_per_mtok": 0.1, "output_usd_per_mtok": 0.4}}
-    return spec | {"sampling": sampling, "teacher": teacher, "draft_cache": {"holdback": 0}, "plan": "fixed"}
+    own = {"sampling": sampling, "teacher": teacher, "slices": slices, "verifiers": []}
+    return spec | own | {"draft_cache": {"holdback": 0}, "plan": "fixed"}
 
 
 def _written(engine: GemmaEngine, tenant: Any, spec: Spec) -> Written:

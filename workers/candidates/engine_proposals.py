@@ -18,8 +18,7 @@ from backend.drafts.cache import load_drafts
 from workers.step.durable import CompileRun
 from workers.step.teacher_profile import caps_of
 from workers.step.teacher_session import TeacherSession
-from workers.teachers.protocol import CompletionRequest
-from workers.teachers.vllm.teacher import VllmTeacher
+from workers.teachers.protocol import CompletionRequest, CountingTeacher
 
 BEHIND_S = 2.0  # that an engine's counters may lag behind its answers
 MOST_OTHERS = 0.02  # of what it wrote may be somebody else's
@@ -50,7 +49,7 @@ def counted(run: CompileRun, slice_row: Slice, session: TeacherSession) -> Itera
     """Note on the slice's plan what the engine made of its proposals while its candidates are written here. Nothing
     where it wrote more than was billed: it served others meanwhile, and whose drafts it kept is not known."""
     plan, teacher = slice_row.offer_plan, session.teacher
-    if plan is None or not plan.proposed or plan.state is OfferState.CLOSED or not isinstance(teacher, VllmTeacher):
+    if plan is None or not plan.proposed or plan.state is OfferState.CLOSED or not isinstance(teacher, CountingTeacher):
         yield
         return
     n_before, before = _n_billed(run, slice_row), teacher.counters()
@@ -74,7 +73,7 @@ def _n_billed(run: CompileRun, slice_row: Slice) -> int:
         return of_slice.aggregate(n=Sum("output_tokens"))["n"] or 0
 
 
-def _counts_since(teacher: VllmTeacher, before: EngineTokens, n_billed: int) -> EngineTokens | None:
+def _counts_since(teacher: CountingTeacher, before: EngineTokens, n_billed: int) -> EngineTokens | None:
     """The counts of answers of `n_billed` tokens, as soon as the engine has counted them; None where they are not
     theirs alone, or it began anew."""
     until = time.monotonic() + BEHIND_S

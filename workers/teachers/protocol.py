@@ -20,10 +20,11 @@ only a claim to be verified.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from backend.domain import errors
 from backend.domain.dialects.faults import TeacherFault
+from backend.domain.drafts.vocabulary import EngineTokens
 
 Role = Literal["system", "user", "assistant"]
 
@@ -191,6 +192,15 @@ class Teacher(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class CountingTeacher(Protocol):
+    """A teacher whose engine counts what it makes of proposals."""
+
+    def counters(self) -> EngineTokens | None:
+        """Return the engine's own counts up to now, of all that it serves; None where they cannot be had."""
+        ...
 
 
 RETRYABLE = frozenset(

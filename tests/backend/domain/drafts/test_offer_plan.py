@@ -16,7 +16,7 @@ from backend.domain.drafts.offer_plan import (
     saving_from_json,
     saving_to_json,
 )
-from backend.domain.drafts.vocabulary import Arm, Certificate, Saving, Strategy
+from backend.domain.drafts.vocabulary import Arm, Certificate, EngineTokens, Repeatability, Saving, Strategy
 
 IDS = [UUID(int=n) for n in range(1, 6)]
 shares = st.floats(0, 1, allow_nan=False)
@@ -26,6 +26,7 @@ shown = st.lists(
     st.builds(ShownDraft, draft_id=st.sampled_from(IDS), distance=shares, predicted=shares, propensity=shares),
     max_size=3,
 ).map(tuple)
+engines = st.builds(EngineTokens, written=counts, proposed=counts, kept=counts)
 savings = st.builds(Saving, avoided=counts, verification=counts, embedding=counts, audits=counts, exploration=counts)
 
 
@@ -45,6 +46,8 @@ def plans(draw: st.DrawFn) -> OfferPlan:
         nearest_distance=draw(st.none() | shares),
         missing_ppm=draw(st.dictionaries(st.sampled_from(IDS), counts, max_size=2)),
         proposed=draw(planned) if strategy is Strategy.ENGINE else (),
+        engine=draw(engines) if strategy is Strategy.ENGINE else EngineTokens(),
+        repeatability=Repeatability(n_tokens=draw(counts.filter(bool)), tv_sum=draw(shares)),
         shown=draw(shown) if is_planned else (),
         n_first=draw(counts) if is_planned else 0,
         far=draw(planned) if is_planned else (),

@@ -154,6 +154,17 @@ def overheard(conversation: Conversation, into: list[TeacherRequest]) -> Convers
         told = yield requests
 
 
+def test_two_runs_of_one_score_are_held_against_each_other(teacher: Teacher) -> None:
+    """The built-in teacher tells the same each time; what is scored twice is the first draft, to its first stop."""
+    drafts = drafts_of(teacher, "old", COVERED, 8, seed=3)
+    asked_for: list[TeacherRequest] = []
+    conversation = LogprobVerifier(CAPS).verify(asked("new", COVERED), drafts, random.Random(1))
+    said = run_dialogue(teacher, small_price(), overheard(conversation, asked_for))
+    assert asked_for[0] == asked_for[1]
+    assert said.repeatability.n_tokens == len(drafts[0].tokens or ())
+    assert said.repeatability.tv_sum == 0
+
+
 def test_what_lies_behind_a_stop_is_not_scored(teacher: Teacher) -> None:
     """Drafts of a far slice stop early: by chunks of one token, no longer beginning than that is ever sent."""
     drafts = [d for d in drafts_of(teacher, "old", COVERED, 50, seed=3) if d.text.startswith("hi")]
