@@ -14,7 +14,8 @@ Row = dict[str, Any]
 def saved_lines(saving: Row) -> list[str]:
     """Say what drafts saved and how many were accepted, in the API's words."""
     time = [f"teacher's time saved: {saving['time_saved']}"] if saving["time_saved"] else []
-    engine = [f"engine: {saving['engine_summary']}"] if saving["engine_summary"] else []
+    words = saving.get("engine_summary")  # not of a server of an earlier release
+    engine = [f"engine: {words}"] if words else []
     return [saving["summary"], f"accepted: {saving['accepted']}", *time, *engine]
 
 

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from backend.compiles.draft_savings import DraftSavings, Part, savings_by_family, savings_of_compile
-from backend.compiles.draft_words import acceptance_words, summary, teacher_time
+from backend.compiles.draft_words import acceptance_words, engine_words, summary, teacher_time
 from backend.compiles.models import Compile
 from backend.domain.drafts.vocabulary import Saving
 from backend.domain.roles import Role
@@ -95,6 +95,25 @@ def test_every_page_shows_the_figure_that_the_api_has(tenant: Tenant, path: str)
     assert saving["summary"] in shown
     assert saving["accepted"] in shown
     assert "compare" in path or saving["time_saved"] in shown
+
+
+@pytest.mark.parametrize("path", ["compiles/{}", "drafts"])
+def test_what_an_engine_kept_is_shown_wherever_savings_are(
+    tenant: Tenant, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = draft_world(tenant)
+    make_offer(
+        tenant, compile_id=row.id, slice_position=7, engine_written=6_400, engine_proposed=8_969, engine_kept=3_661
+    )
+    found = of_compile(row)
+    assert (found.net_microusd, found.n_asked) == (1_000, 3)  # passes are no money, proposals no verdicts
+    words = engine_words(found)
+    assert words.startswith("3,661 of 6,400 tokens came from drafts: 2.34 tokens a pass of the engine")
+    compile = api(tenant, f"/v1/compiles/{public_id(row)}")
+    assert compile["drafts"]["engine"]["per_pass"] == pytest.approx(2.3366, abs=1e-4)
+    assert words in text_of(get(logged_in(tenant, Role.VIEWER), f"/app/{path.format(public_id(row))}"))
+    print_saved(compile)
+    assert words in capsys.readouterr().out
 
 
 def test_a_share_without_labels_is_of_synthesis_alone(tenant: Tenant) -> None:

@@ -74,17 +74,18 @@ def test_stats_tell_what_is_kept_what_was_accepted_and_a_net_below_zero(
     assert (
         lines[1] == "1,234 drafts of 14 slices, and 45 picked ones for exact rules; 2.5 MB, $0.0123 paid for the drafts"
     )
-    assert lines[2:5] == [
+    assert lines[2:6] == [
         saving()["summary"],
         "accepted: 60 of 96, 62.5 % (53.5 to 69.5)",
         "teacher's time saved: 12.3 s",
+        "engine: 200 of 300 tokens came from drafts",
     ]
-    assert lines[5] == "20 slices looked: held back 1, not worth 7, offered 12"
-    assert lines[6].startswith(
+    assert lines[6] == "20 slices looked: held back 1, not worth 7, offered 12"
+    assert lines[7].startswith(
         "slices: 55 drafts entered a pool; avoided $0.1200, less $0.1500 verification, $0.000020"
     )
-    assert lines[7] == "labels: 30 prompts were answered before; avoided $0.0006"
-    assert "held back (n = 3): 36 candidates at 12.0 micro-dollars, mean score 0.500; not (n = 19)" in lines[8]
+    assert lines[8] == "labels: 30 prompts were answered before; avoided $0.0006"
+    assert "held back (n = 3): 36 candidates at 12.0 micro-dollars, mean score 0.500; not (n = 19)" in lines[9]
     assert lines[-1] == (
         "m@r1 judge 60 of 96, 62.5 % (53.5 to 69.5) judged 2,400 -$0.0310 2.5 % (at least 0.0 %), 40 audits"
     )
@@ -94,7 +95,7 @@ def test_stats_tell_what_is_kept_what_was_accepted_and_a_net_below_zero(
 def test_stats_of_several_families_end_with_all_of_them(api: DraftsApi, capsys: pytest.CaptureFixture[str]) -> None:
     api.families = [family("a"), family("b")]
     assert main(["drafts", "stats"]) == 0
-    assert told(capsys)[-4:-2] == ["all families", "Net saving $1.0000"]
+    assert told(capsys)[-5:-3] == ["all families", "Net saving $1.0000"]
 
 
 def test_kept_and_refused_drafts_stand_side_by_side(api: DraftsApi, capsys: pytest.CaptureFixture[str]) -> None:
