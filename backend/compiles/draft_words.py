@@ -1,6 +1,7 @@
 """The saving in words: the same sentence and the same rounding on every page, in the API and in a terminal."""
 
 from backend.compiles.draft_savings import DraftSavings
+from backend.domain.drafts.vocabulary import Repeatability
 from backend.domain.planning.estimates import usd
 
 
@@ -62,6 +63,20 @@ def engine_words(savings: DraftSavings) -> str:
     return (
         f"{engine.kept:,} of {engine.written:,} tokens came from drafts: {engine.per_pass:.2f} tokens a pass of the "
         f"engine (of {engine.proposed:,} proposed tokens it kept {engine.kept / engine.proposed * 100:.1f} %)"
+    )
+
+
+def repeatability_words(measured: Repeatability) -> str:
+    """Say how far an exact certificate is exact, in total variation; "" where nothing was scored twice.
+
+    >>> repeatability_words(Repeatability(n_tokens=812, tv_sum=0.25984))
+    'Exact up to the engine’s own repeatability: two runs of a score differ by 0.00032 a token (812 tokens)'
+    """
+    if measured.per_token is None:
+        return ""
+    return (
+        "Exact up to the engine’s own repeatability: two runs of a score differ by "
+        f"{measured.per_token:.2g} a token ({measured.n_tokens:,} tokens)"
     )
 
 

@@ -1,5 +1,5 @@
-"""A vLLM over Gemma 3 270M that takes drafts as proposals, started as docs/drafts.md says. Gemma is no instruct model and
-seldom ends an answer, and what is cut is no candidate: so a line's end ends its answers here."""
+"""A vLLM over Gemma 3 270M that takes drafts as proposals, started as docs/drafts.md says. Gemma is no instruct model
+and seldom ends an answer, and what is cut is no candidate: so a line's end ends its answers here."""
 
 import contextlib
 import json

@@ -7,10 +7,17 @@ from typing import Any
 
 from backend.compiles.draft_savings import DraftSavings, savings_of_compile
 from backend.compiles.draft_verdicts import AskedDrafts, Opinion, asked_drafts
-from backend.compiles.draft_words import acceptance_words, dollars, engine_words, summary, teacher_time
+from backend.compiles.draft_words import (
+    acceptance_words,
+    dollars,
+    engine_words,
+    repeatability_words,
+    summary,
+    teacher_time,
+)
 from backend.compiles.models import Compile
 from backend.console.compiles.slices import MAX_SLICES, Pool
-from backend.domain.drafts.vocabulary import Saving
+from backend.domain.drafts.vocabulary import Repeatability, Saving
 from backend.domain.ids import Prefix, encode_id
 
 MAX_TEXTS = 5  # of each verdict, in one slice
@@ -44,6 +51,7 @@ def drafts_context(row: Compile, pools: Sequence[Pool]) -> dict[str, Any]:
     if known is None and not n_looked:
         return {}
     savings, asked = known or DraftSavings(), asked_drafts(row, [pool.row for pool in pools])
+    plans = [plan for pool in pools if (plan := pool.row.offer_plan) is not None]
     with_texts = [pool.row for pool in pools if pool.row.position in asked.positions]
     return {
         "drafts": draft_rows(pools, asked)[:MAX_SLICES],
@@ -51,6 +59,7 @@ def drafts_context(row: Compile, pools: Sequence[Pool]) -> dict[str, Any]:
         "n_looked": n_looked,
         "is_idle": not (savings.n_asked or savings.n_repeated or savings.saving.avoided or savings.engine.proposed),
         "figure": figure_words(savings),
+        "repeatability": repeatability_words(sum((plan.repeatability for plan in plans), Repeatability())),
         "n_entered": savings.slices.n_reused + savings.labels.n_reused,
         "costs_of_drafts": savings.slices.costs_microusd + savings.labels.costs_microusd,
         "drafts_path": f"/v1/compiles/{encode_id(Prefix.COMPILE, row.id)}/drafts",
