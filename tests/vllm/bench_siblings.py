@@ -1,11 +1,12 @@
 """What drafts save a customer's own engine, through the product: a compile's candidates with proposals and without.
 
-    python -m tests.vllm.bench_siblings [--n 8]         (in .venv; the engine in .venv-vllm over Gemma 3 270M, `make base-gemma`)
+    python -m tests.vllm.bench_siblings [--n 8]        (the engine in .venv-vllm, over Gemma 3 270M: `make base-gemma`)
 
-The task of the demo is compiled up to selection by the product's own steps, with `engine: vllm`; then a sibling that differs in one thing, of the same tenant, and the same sibling of a tenant
-without drafts, in turns. Per sibling: the engine's own counts of its proposals, its processor time while candidates
-were written, and the time that a customer waited for them. Gemma is no instruct model, and what it writes is of no use;
-what an engine keeps of a draft asks for a model's probabilities and not for its wits.
+The task of the demo is compiled up to selection by the product's own steps, with `engine: vllm`; then a sibling that
+differs in one thing, of the same tenant, and the same sibling of a tenant without drafts, in turns. Per sibling: the
+engine's own counts of its proposals, its processor time while candidates were written, and the time that a customer
+waited for them. A compile whose candidates are all refused leaves no drafts: then nothing is counted
+(docs/benchmarks/vllm-drafts.md says with which base that was so).
 """
 
 import argparse
