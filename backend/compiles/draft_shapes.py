@@ -24,7 +24,7 @@ class SavingsPartShape(Shape[Part]):
 
 
 class EngineTokensShape(Shape[EngineTokens]):
-    """What an engine made of the drafts that it was proposed, by its own counters."""
+    """An engine's own counts of the drafts that it was proposed."""
 
     written = s.IntegerField(help_text="Tokens of answers that it wrote while drafts were proposed to it.")
     proposed = s.IntegerField(help_text="Tokens of drafts that it checked.")

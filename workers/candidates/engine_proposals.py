@@ -1,6 +1,6 @@
 """Drafts as proposals: they go along with the requests for fresh candidates, and the engine that serves the teacher
 verifies them while it writes. Nothing is asked besides, and the answer is the teacher's own whatever was proposed. What
-came of them is in the engine's own counters alone (`counted`)."""
+came of them is in the engine's own counters alone (`engine_counts`)."""
 
 import contextlib
 import hashlib
@@ -45,7 +45,7 @@ def cache_salt_of(run: CompileRun) -> str | None:
 
 
 @contextlib.contextmanager
-def counted(run: CompileRun, slice_row: Slice, session: TeacherSession) -> Iterator[None]:
+def engine_counts(run: CompileRun, slice_row: Slice, session: TeacherSession) -> Iterator[None]:
     """Note on the slice's plan what the engine made of its proposals while its candidates are written here. Nothing
     where it wrote more than was billed: it served others meanwhile, and whose drafts it kept is not known."""
     plan, teacher = slice_row.offer_plan, session.teacher

@@ -23,7 +23,7 @@ from backend.domain.planning.teacher_estimates import CHOICES_PER_CALL
 from backend.domain.spec.defaults import dialect_of
 from backend.domain.spec.parsing import LabelOutput
 from workers.candidates.embedding_usage import embedding_fact
-from workers.candidates.engine_proposals import counted, with_proposals
+from workers.candidates.engine_proposals import engine_counts, with_proposals
 from workers.candidates.slices import slice_spec
 from workers.embedding.protocol import Embedder
 from workers.scoring.verifier import check_text, gate_reasons
@@ -86,7 +86,7 @@ def fill_round(
 
     exemplars = shown_exemplars(run, slice_row)
     width = run.spec.teacher.concurrency
-    with counted(run, slice_row, session):
+    with engine_counts(run, slice_row, session):
         while plans := _next_batch(run, slice_row, exemplars, width=width):
             if batches is not None and batches.defers(
                 session, plans, lambda: _next_batch(run, slice_row, exemplars, width=slice_row.n_candidates)

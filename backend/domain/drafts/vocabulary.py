@@ -109,8 +109,8 @@ class EngineTokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeatability:
-    """How far two plain runs of one score lay apart: the sum of the total variations at `n_tokens` places, as far as
-    the engine tells their alternatives.
+    """The distance between two plain runs of one score: the sum of the total variations at `n_tokens` places, as far
+    as the engine tells their alternatives.
 
     >>> Repeatability(n_tokens=50, tv_sum=0.02).per_token
     0.0004
