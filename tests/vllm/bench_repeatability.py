@@ -8,7 +8,6 @@ and the mass of the rest; a lower bound of the true one. Over an answer the sum 
 """
 
 import argparse
-import random
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,11 +20,10 @@ import yaml
 from backend.domain.drafts.token_distributions import total_variation
 from backend.domain.spec.parsing import parse_spec
 from deploy.embedded.home import ROOT
-from tests.vllm.engine import CAPS
-from tests.vllm.gemma_engine import running_gemma
+from tests.vllm.gemma_engine import gemma_teacher, running_gemma
 from workers.teachers.openai_compatible.logprobs import Alternatives
 from workers.teachers.prompts.candidate_and_label import candidate_request
-from workers.teachers.protocol import ScoreRequest, TeacherIdentity
+from workers.teachers.protocol import ScoreRequest
 from workers.teachers.vllm.teacher import VllmTeacher
 
 TOP, AT_ONCE, DEADLINE_S = 20, 8, 600.0
@@ -46,15 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def table(origin: str, n: int) -> str:
-    teacher = VllmTeacher(
-        identity=TeacherIdentity(provider="openai_compatible", model="gemma-3-270m"),
-        base_url=f"{origin}/v1",
-        api_key=None,
-        caps=CAPS,
-        concurrency=AT_ONCE,
-        allowed_origins=frozenset({origin}),
-        rng=random.Random(0),
-    )
+    teacher = gemma_teacher(origin)
     requests = scores_of(teacher, n)
     alone, again = (told(teacher, requests, at_once=1) for _ in range(2))
     together = told(teacher, requests, at_once=AT_ONCE)
@@ -63,7 +53,7 @@ def table(origin: str, n: int) -> str:
         "| two runs | answers | tokens | mean a token | largest a token | mean an answer (sum) |",
         "| --- | --- | --- | --- | --- | --- |",
         _row("alone, alone again", alone, again),
-        _row(f"alone, {AT_ONCE} at once", alone, together),
+        _row(f"alone, {min(AT_ONCE, len(requests))} at once", alone, together),
     ]
     return "\n".join(lines)
 

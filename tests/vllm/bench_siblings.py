@@ -115,7 +115,7 @@ def _spec(engine: GemmaEngine, seed: int, options: argparse.Namespace) -> Spec:
     }
     teacher |= {"concurrency": 4, "revision": "bench", "price": {"input_usd_per_mtok": 0.1, "output_usd_per_mtok": 0.4}}
     own = {"sampling": sampling, "teacher": teacher, "slices": slices, "verifiers": []}
-    return spec | own | {"draft_cache": {"holdback": 0}, "plan": "fixed"}
+    return spec | own | {"draft_cache": {"holdback": 0, "verify": "engine"}, "plan": "fixed"}
 
 
 def _written(engine: GemmaEngine, tenant: Any, spec: Spec) -> Written:

@@ -3,6 +3,7 @@ and seldom ends an answer, and what is cut is no candidate: so a line's end ends
 
 import contextlib
 import json
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ import httpx
 from deploy.embedded.ports import free_ports
 from tests.vllm import engine
 from tests.workers.real_servers.servers import BASE, CONTEXT, NAME, started
+from workers.teachers.protocol import TeacherIdentity
+from workers.teachers.vllm.teacher import VllmTeacher
 
 THREADS = "2"
 ENDS = (1, 106)  # Gemma's own: <eos>, <end_of_turn>
@@ -38,6 +41,19 @@ def _line_ends() -> list[int]:
     return sorted(number for token, number in vocabulary.items() if token and not token.strip("\n"))
 
 
+def gemma_teacher(origin: str) -> VllmTeacher:
+    """The production client of such an engine."""
+    return VllmTeacher(
+        identity=TeacherIdentity(provider="openai_compatible", model=NAME),
+        base_url=f"{origin}/v1",
+        api_key=None,
+        caps=engine.CAPS,
+        concurrency=8,
+        allowed_origins=frozenset({origin}),
+        rng=random.Random(0),
+    )
+
+
 @contextlib.contextmanager
 def running_gemma(folder: Path, *, most_proposed: int = 8) -> Iterator[GemmaEngine]:
     (port,) = free_ports(1)
@@ -45,7 +61,8 @@ def running_gemma(folder: Path, *, most_proposed: int = 8) -> Iterator[GemmaEngi
     command = [str(engine.COMMAND), "serve", str(BASE), "--host", "127.0.0.1", "--port", str(port)]
     command += ["--served-model-name", NAME, "--dtype", "float32", "--max-model-len", str(CONTEXT)]
     command += ["--block-size", "32", "--enforce-eager", "--max-num-seqs", "16", *engine.AS_TEACHER]
-    command += ["--override-generation-config", json.dumps({"eos_token_id": [*ENDS, *_line_ends()]})]
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [*ENDS, *_line_ends()]}))
+    command += ["--generation-config", str(folder)]
     command += ["--speculative-config", json.dumps(engine.DRAFTS | {"num_speculative_tokens": most_proposed})]
     environment = {
         "PYTHONPATH": str(engine.proposer_folder()),

@@ -64,7 +64,8 @@ def _plan_near(
     exemplars: Sequence[str],
     plan: OfferPlan,
 ) -> PlannedOffer:
-    """Take the repeats first; then decide what the engine, or else the teacher, is shown of the others."""
+    """Take the repeats first; then decide what the engine, where the spec asks for that, or the teacher is shown of the
+    others."""
     spec = context.spec
     identity = identity_of(spec.teacher)
     caps = caps_of(spec.teacher)
@@ -72,7 +73,7 @@ def _plan_near(
     again = tuple(draft for source in same for draft in source.drafts)[: slice_row.n_candidates]
     others = tuple(source for source in near if source not in same)
     planned = PlannedOffer(plan=plan, repeats=again, others=others)
-    if caps.engine_drafts and spec.draft_cache.verify in ("auto", "engine"):
+    if caps.engine_drafts and spec.draft_cache.verify == "engine":
         proposed = drafts_for_the_engine(others)
         return replace(planned, plan=replace(plan, arm=Arm.OFFERED, strategy=Strategy.ENGINE, proposed=proposed))
     n_open = plan.n_wanted - len(again)

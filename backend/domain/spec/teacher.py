@@ -346,7 +346,8 @@ class DraftCache(Part):
     )
     verify: Literal["auto", "judge", "logprobs", "engine", "off"] = Field(
         default="auto",
-        description="How drafts are verified: the best way that pays (auto), or one; off keeps them and offers none.",
+        description="How drafts are verified: the best of log-probs and judge that pays (auto), or one way; off keeps "
+        "them and offers none.",
         examples=["auto"],
     )
     gate: bool = Field(

@@ -19,7 +19,7 @@ from workers.candidates import engine_proposals
 from workers.teachers.protocol import Completion, CompletionRequest
 
 pytestmark = pytest.mark.usefixtures("committed_db")
-VLLM = {"engine": "vllm"}
+VLLM = {"teacher": {"engine": "vllm"}, "draft_cache": {"verify": "engine"}, "family": "engines"}
 
 
 class CountedTeacher(ScriptedTeacher):
@@ -48,9 +48,9 @@ def alone(counts: EngineTokens, n_told: int) -> EngineTokens | None:
 
 
 def sibling(monkeypatch: Any, tenant: Tenant, others: Callable[[EngineTokens, int], EngineTokens | None]) -> Any:
-    compile_once(monkeypatch, tenant, teacher(), teacher=VLLM, family="engines")
+    compile_once(monkeypatch, tenant, teacher(), **VLLM)
     asked = CountedTeacher(others, teacher()._write)
-    return compile_once(monkeypatch, tenant, asked, teacher=VLLM, family="engines", task="Is money asked back here?")
+    return compile_once(monkeypatch, tenant, asked, task="Is money asked back here?", **VLLM)
 
 
 def receipt_of(row: Any) -> Any:

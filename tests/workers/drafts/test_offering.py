@@ -289,10 +289,10 @@ def test_held_back_slices_are_generated_afresh_and_compared(known, monkeypatch):
 
 
 def test_drafts_go_along_with_the_requests_where_the_engine_verifies_them(known, monkeypatch):
-    vllm = {"engine": "vllm"}
-    compile_once(monkeypatch, known, teacher(), teacher=vllm, family="engines")
-    asked = teacher()
-    row = compile_once(monkeypatch, known, asked, teacher=vllm, family="engines", task="Is money asked back here?")
+    vllm = {"teacher": {"engine": "vllm"}, "family": "engines"}
+    compile_once(monkeypatch, known, teacher(), **vllm)
+    asked, by_engine = teacher(), {"verify": "engine"}
+    row = compile_once(monkeypatch, known, asked, task="Is money asked back here?", draft_cache=by_engine, **vllm)
     fresh = [request for request in asked.asked if request.item is None]
     assert all(request.drafts and request.cache_salt for request in fresh)
     assert len({request.cache_salt for request in fresh}) == 1

@@ -17,6 +17,7 @@ from workers.live.draft_preview import prospects
 pytestmark = pytest.mark.usefixtures("committed_db")
 TASK = "Does the customer of this shop ask for money back?"
 DEAR = {"price": {"input_usd_per_mtok": 9.0, "output_usd_per_mtok": 1.0}}
+ENGINE = {"verify": "engine"}
 STRICT = [{"kind": "excludes", "any_of": ["a"], "gate": True}]
 
 
@@ -32,7 +33,8 @@ def tenant() -> Tenant:
         ({"task": TASK, "teacher": DEAR}, Arm.NOT_WORTH, Strategy.JUDGE),
         ({"task": TASK, "family": "elsewhere"}, Arm.NO_DRAFTS, None),
         ({"task": TASK, "verifiers": STRICT}, Arm.NO_DRAFTS, None),
-        ({"task": TASK, "teacher": {"engine": "vllm"}}, Arm.OFFERED, Strategy.ENGINE),
+        ({"task": TASK, "teacher": {"engine": "vllm"}, "draft_cache": ENGINE}, Arm.OFFERED, Strategy.ENGINE),
+        ({"task": TASK, "teacher": {"engine": "vllm"}}, Arm.OFFERED, Strategy.JUDGE),
         ({"teacher": {"revision": "r1"}}, Arm.OFFERED, Strategy.REPEAT),
     ],
 )
