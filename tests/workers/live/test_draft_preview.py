@@ -188,8 +188,8 @@ def test_a_spec_that_switches_the_cache_off_is_told_so(tenant):
 
 
 def test_drafts_for_an_engine_go_along_with_the_requests_as_in_a_compile(tenant):
-    """`draft_cache.verify` auto and a teacher whose engine takes proposals: nobody is asked, whatever drafts cost."""
-    spec = long_spec(teacher=teacher_json(engine="vllm"))
+    """`draft_cache.verify` engine and a teacher whose engine takes proposals: nobody is asked, whatever drafts cost."""
+    spec = long_spec(teacher=teacher_json(engine="vllm"), draft_cache={"verify": "engine"})
     keep(tenant, spec)
     first = slices(tenant, spec)[0]
     assert (first["arm"], first["strategy"], first["n_shown"]) == ("offered", "engine", 12)
