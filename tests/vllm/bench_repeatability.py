@@ -33,12 +33,13 @@ Told = Sequence[Alternatives]
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=12, help="texts")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--origin", help="of an engine that runs already")
     options = parser.parse_args(arguments)
     if options.origin:
         print(table(options.origin, options.n))
         return 0
-    with tempfile.TemporaryDirectory() as folder, running_gemma(Path(folder)) as engine:
+    with tempfile.TemporaryDirectory() as folder, running_gemma(Path(folder), device=options.device) as engine:
         print(table(engine.origin, options.n))
     return 0
 

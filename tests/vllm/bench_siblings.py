@@ -51,16 +51,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--max-tokens", type=int, default=48, help="of a candidate")
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--slices", type=int, default=2)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--beside-plain", action="store_true", help="the compile without drafts asks a plain engine")
     parser.add_argument("--changes", nargs="+", choices=CHANGES, default=SIBLINGS)
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder, services(), running_gemma(Path(folder)) as engine:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stack.enter_context(services())
+        warm = cold = stack.enter_context(running_gemma(folder, device=options.device))
+        if options.beside_plain:
+            cold = stack.enter_context(running_gemma(folder, device=options.device, proposes=False))
         from django.conf import settings
 
-        settings.KOLM_ALLOW_PRIVATE_TEACHERS = (engine.origin,)
+        settings.KOLM_ALLOW_PRIVATE_TEACHERS = (warm.origin, cold.origin)
         print("| the sibling differs in | seeds | tokens | proposed | kept | tokens a pass | CPU s | waited s |")
         print("| --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
         for change in options.changes:
-            pairs = [_pair(engine, change, seed, options) for seed in range(1, options.seeds + 1)]
+            pairs = [_pair(cold, warm, change, seed, options) for seed in range(1, options.seeds + 1)]
             print(_row(change, pairs), flush=True)
     return 0
 
@@ -86,20 +93,21 @@ def _ratios(pairs: Sequence[tuple[float, float]]) -> str:
     return f"x {statistics.mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "–"
 
 
-def _pair(engine: GemmaEngine, change: str, seed: int, options: argparse.Namespace) -> tuple[Written, Written]:
-    """(cold, warm); which of them is written first changes with the seed."""
+def _pair(
+    cold: GemmaEngine, warm: GemmaEngine, change: str, seed: int, options: argparse.Namespace
+) -> tuple[Written, Written]:
+    """The sibling (without drafts, with them); which of them is written first changes with the seed."""
     from tests.factories import make_tenant
 
-    spec = _spec(engine, seed, options)
-    sibling = CHANGES[change](spec)
-    sibling["sampling"] = sibling["sampling"] | {"seed": seed + 1000}
     known = make_tenant()
-    _written(engine, known, spec)
-    order = [known, make_tenant()] if seed % 2 else [make_tenant(), known]
-    written = {tenant.id: _written(engine, tenant, sibling) for tenant in order}
-    warm = written.pop(known.id)
-    (cold,) = written.values()
-    return cold, warm
+    _written(warm, known, _spec(warm, seed, options))
+    written: dict[bool, Written] = {}
+    for has_drafts in (True, False) if seed % 2 else (False, True):
+        engine = warm if has_drafts else cold
+        sibling = CHANGES[change](_spec(engine, seed, options))
+        sibling["sampling"] = sibling["sampling"] | {"seed": seed + 1000}
+        written[has_drafts] = _written(engine, known if has_drafts else make_tenant(), sibling)
+    return written[False], written[True]
 
 
 def _spec(engine: GemmaEngine, seed: int, options: argparse.Namespace) -> Spec:

@@ -17,6 +17,7 @@ from workers.teachers.protocol import TeacherIdentity
 from workers.teachers.vllm.teacher import VllmTeacher
 
 THREADS = "2"
+GPU_SHARE = "0.3"  # of its memory: two engines and whatever else stands beside them
 ENDS = (1, 106)  # Gemma's own: <eos>, <end_of_turn>
 
 
@@ -55,15 +56,20 @@ def gemma_teacher(origin: str) -> VllmTeacher:
 
 
 @contextlib.contextmanager
-def running_gemma(folder: Path, *, most_proposed: int = 8) -> Iterator[GemmaEngine]:
+def running_gemma(
+    folder: Path, *, device: str = "cpu", proposes: bool = True, most_proposed: int = 8
+) -> Iterator[GemmaEngine]:
+    """`device` is cpu (float32, eager: nothing to wait for) or cuda (bfloat16, as vLLM starts by itself); one that does
+    not propose is a plain engine."""
     (port,) = free_ports(1)
     origin = f"http://127.0.0.1:{port}"
     command = [str(engine.COMMAND), "serve", str(BASE), "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--served-model-name", NAME, "--dtype", "float32", "--max-model-len", str(CONTEXT)]
-    command += ["--block-size", "32", "--enforce-eager", "--max-num-seqs", "16", *engine.AS_TEACHER]
+    command += ["--served-model-name", NAME, "--max-model-len", str(CONTEXT), *_of_device(device)]
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [*ENDS, *_line_ends()]}))
     command += ["--generation-config", str(folder)]
-    command += ["--speculative-config", json.dumps(engine.DRAFTS | {"num_speculative_tokens": most_proposed})]
+    if proposes:
+        proposals = engine.DRAFTS | {"num_speculative_tokens": most_proposed}
+        command += [*engine.AS_TEACHER, "--speculative-config", json.dumps(proposals)]
     environment = {
         "PYTHONPATH": str(engine.proposer_folder()),
         "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -71,5 +77,11 @@ def running_gemma(folder: Path, *, most_proposed: int = 8) -> Iterator[GemmaEngi
         "VLLM_NO_USAGE_STATS": "1",
         "OMP_NUM_THREADS": THREADS,
     }
-    with started(command, f"{origin}/health", folder / "vllm.log", environment) as process:
+    with started(command, f"{origin}/health", folder / f"vllm-{port}.log", environment) as process:
         yield GemmaEngine(origin=origin, process_id=process.pid)
+
+
+def _of_device(device: str) -> list[str]:
+    if device == "cpu":
+        return ["--dtype", "float32", "--block-size", "32", "--enforce-eager", "--max-num-seqs", "16"]
+    return ["--dtype", "bfloat16", "--gpu-memory-utilization", GPU_SHARE, "--max-num-seqs", "128"]

@@ -12,7 +12,7 @@ from backend.domain.planning.teacher_estimates import CHOICES_PER_CALL
 from backend.domain.spec.parsing import Spec
 from backend.drafts.cache import NearSource, prompts_of
 from workers.candidates.slices import slice_spec
-from workers.teachers.prompts.candidate_and_label import candidate_request, head, slice_lines
+from workers.teachers.prompts.candidate_and_label import candidate_request
 from workers.teachers.protocol import Message
 from workers.teachers.token_estimates import estimate_tokens
 from workers.teachers.verifiers.protocol import SamplingPolicy, VerificationContext
@@ -36,15 +36,10 @@ def with_old_prompts(
 def verification_context(spec: Spec, slice_row: Slice, exemplars: Sequence[str]) -> VerificationContext:
     """The slice as a verifier sees it."""
     temperature = slice_row.temperature_ppm / 1_000_000
-    part = slice_spec(slice_row)
-    return VerificationContext(
-        request=candidate_request(
-            spec, part, n=CHOICES_PER_CALL, temperature=temperature, seed=None, exemplars=exemplars
-        ),
-        policy=SamplingPolicy(temperature=temperature),
-        head=tuple(head(spec)),
-        slice_lines=tuple(slice_lines(part)),
+    request = candidate_request(
+        spec, slice_spec(slice_row), n=CHOICES_PER_CALL, temperature=temperature, seed=None, exemplars=exemplars
     )
+    return VerificationContext(request=request, policy=SamplingPolicy(temperature=temperature))
 
 
 def fresh_cost(

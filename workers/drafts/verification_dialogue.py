@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 from backend.compiles.models import Slice
@@ -90,15 +90,13 @@ def _verify(
 
 def _load(run: CompileRun, slice_row: Slice, plan: OfferPlan) -> tuple[VerificationContext, list[StoredDraft]]:
     """The slice and its drafts as planned; a draft that was deleted since is not asked about."""
-    distances = {one.draft_id: one.distance for one in plan.shown} | {one.draft_id: one.distance for one in plan.far}
+    distances = {one.draft_id: one.distance for one in plan.shown}
     context = verification_context(run.spec, slice_row, shown_exemplars(run, slice_row))
     with run.transaction():
         stored = load_drafts(run.tenant_id, run.spec.family, distances)
         sources = [draft.source_id for draft in stored.values()]
         context = with_old_prompts(run.tenant_id, run.spec, context, sources)
-    far = tuple(stored[one.draft_id] for one in plan.far if one.draft_id in stored)
-    drafts = [stored[one.draft_id] for one in plan.shown if one.draft_id in stored]
-    return replace(context, far=far), drafts
+    return context, [stored[one.draft_id] for one in plan.shown if one.draft_id in stored]
 
 
 def _verifier(run: CompileRun, slice_row: Slice, context: VerificationContext, plan: OfferPlan) -> DraftVerifier:

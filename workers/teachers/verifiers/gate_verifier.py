@@ -42,11 +42,6 @@ class GateVerifier:
         kept = sum(verdict.kept_tokens for verdict in verdicts)
         return Verification(verdicts=verdicts, kept_tokens=MappingProxyType({Certificate.GATED: kept} if kept else {}))
 
-    def audit(self, asked: VerificationContext, accepted: Sequence[StoredDraft], rng: random.Random) -> Conversation:
-        """Nothing: what the gate lets through is audited by a judge."""
-        yield from ()
-        return Verification(verdicts=())
-
 
 def _verdict(draft: StoredDraft, is_accepted: bool) -> DraftVerdict:
     if not is_accepted:

@@ -165,11 +165,6 @@ class LogprobVerifier:
         )
         return (yield from verify_one(case, tokens))
 
-    def audit(self, asked: VerificationContext, accepted: Sequence[StoredDraft], rng: random.Random) -> Conversation:
-        """Nothing: the rules are exact, so there is no rate of errors to measure."""
-        yield from ()
-        return Verification(verdicts=())
-
 
 def _is_covered(caps: TeacherCaps, policy: SamplingPolicy) -> bool:
     return policy.top_k is not None and policy.top_k <= caps.max_top_logprobs

@@ -49,17 +49,11 @@ class SamplingPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationContext:
-    """The slice at hand. `request` is what a fresh candidate is asked with; `head` and `slice_lines` are the lines of
-    its prompt that say the task and the slice. `far` are drafts of far slices of the same family (negative controls),
-    `fresh` candidates that the teacher just wrote for this slice (positive controls), `old_messages` what the teacher
-    was sent when a source's drafts were written."""
+    """The slice at hand. `request` is what a fresh candidate is asked with, `old_messages` what the teacher was sent
+    when a source's drafts were written."""
 
     request: CompletionRequest
     policy: SamplingPolicy
-    head: tuple[str, ...] = ()
-    slice_lines: tuple[str, ...] = ()
-    far: tuple[StoredDraft, ...] = ()
-    fresh: tuple[str, ...] = ()
     old_messages: Mapping[UUID, tuple[Message, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -83,11 +77,7 @@ class DraftVerifier(Protocol):
         ...
 
     def verify(self, asked: VerificationContext, drafts: Sequence[StoredDraft], rng: random.Random) -> Conversation:
-        """One verdict a draft, in the drafts' order, and the controls'."""
-        ...
-
-    def audit(self, asked: VerificationContext, accepted: Sequence[StoredDraft], rng: random.Random) -> Conversation:
-        """Ask again about accepted drafts, to measure how many are bad; no verdict changes."""
+        """One verdict a draft, in the drafts' order."""
         ...
 
 

@@ -73,4 +73,3 @@ def test_the_gate_costs_nothing_and_is_capable_only_when_certified() -> None:
     assert gate.capable(caps, policy)
     assert not GateVerifier(scores=scores, threshold=None).capable(caps, policy)
     assert gate.quote(asked_about(), drafts_of("ab"), price()).whole_microusd == 0.0
-    assert hold(gate.audit(asked_about(), drafts_of("ab"), random.Random(1)))[0].verdicts == ()

@@ -295,9 +295,3 @@ def long_draft(n_tokens: int) -> StoredDraft:
 
 def per_token(usd_a_million: str) -> Price:
     return Price(sku="s", unit="token", usd_per_unit=Decimal(usd_a_million) / 1_000_000)
-
-
-def test_nothing_is_audited(teacher: Teacher) -> None:
-    drafts = drafts_of(teacher, "old", COVERED, 2, seed=3)
-    audit = LogprobVerifier(CAPS).audit(asked("new", COVERED), drafts, random.Random(1))
-    assert run_dialogue(teacher, small_price(), audit) == Verification(verdicts=())
