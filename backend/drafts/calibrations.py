@@ -17,6 +17,7 @@ from backend.domain.drafts.calibration import (
     learn_from,
     prior_curves,
 )
+from backend.domain.drafts.delegate_bounds import why_no_judge
 from backend.domain.drafts.judge_controls import Audits, BadRate, ControlCounts, bad_rate
 from backend.domain.drafts.label_votes import LabelVotes
 from backend.domain.drafts.policy import Ledger
@@ -142,6 +143,13 @@ def control_counts(row: Calibration) -> ControlCounts:
         n_positive=row.n_positive_controls,
         n_positive_accepted=row.n_positive_accepted,
     )
+
+
+def judge_refusal(row: Calibration) -> str:
+    """The reason, as a clause, why the teacher judges in place of the spec's own judge; "" where it does not."""
+    if row.suspended_at is not None:
+        return "too many of the drafts that it accepted were bad"
+    return why_no_judge(control_counts(row))
 
 
 def suspend(row: Calibration) -> None:

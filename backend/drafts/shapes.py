@@ -11,7 +11,7 @@ from backend.domain.drafts.judge_controls import exact_interval
 from backend.domain.drafts.label_votes import OtherLabel
 from backend.domain.drafts.vocabulary import Arm, Certificate, DraftState, Strategy, VerdictKind
 from backend.domain.ids import Prefix
-from backend.drafts.calibrations import curves_of
+from backend.drafts.calibrations import curves_of, judge_refusal
 from backend.drafts.models import Draft, Verdict
 from backend.drafts.tallies import Band, FamilyStats, ScopeStats, Side, StrategyStats, Tally
 from backend.rest.shapes import Constant, PublicId, Shape, TextOrNull, Time
@@ -161,6 +161,8 @@ class CurvePoint(Shape[Any]):
 
 class StrategyShape(Shape[StrategyStats]):
     strategy = s.ChoiceField([strategy.value for strategy in Strategy])
+    judge = s.CharField(source="calibration.judge", help_text='The model of draft_cache.judge; "" for the others.')
+    judge_refusal = s.CharField(help_text='Why the teacher judges in its place; "" while it is asked itself.')
     lookups = LookupsShape(source="*")
     is_suspended = s.BooleanField(help_text="Too many bad drafts: this scope generates afresh.")
     suspended_at = Time(source="calibration.suspended_at", allow_null=True)
@@ -170,6 +172,9 @@ class StrategyShape(Shape[StrategyStats]):
     n_observations = s.IntegerField(source="calibration.n_observations")
     by_distance = BandShape(many=True, help_text="Accepted of shown, by cosine distance.")
     curve = CurvePoint(many=True, allow_null=True, help_text="Expected acceptance by cosine distance.")
+
+    def get_judge_refusal(self, row: StrategyStats) -> str:
+        return judge_refusal(row.calibration) if row.calibration.judge else ""
 
     def get_is_suspended(self, row: StrategyStats) -> bool:
         return row.calibration.suspended_at is not None

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from backend.domain.drafts.delegate_bounds import why_no_judge
 from backend.domain.drafts.vocabulary import Strategy
 from backend.domain.spec.parsing import Spec, judge_name
-from backend.drafts.calibrations import calibration, control_counts, locked_calibration
+from backend.drafts.calibrations import calibration, judge_refusal, locked_calibration
 from backend.drafts.models import Calibration
 from workers.step.durable import CompileRun
 
@@ -26,9 +25,7 @@ def standing_of(tenant_id: UUID, spec: Spec, scope_id: UUID) -> Standing | None:
     if not name:
         return None
     row = calibration(tenant_id, scope_id, Strategy.DELEGATE, judge=name)
-    reason = why_no_judge(control_counts(row))
-    if row.suspended_at is not None:
-        reason = "too many of the drafts that it accepted were bad"
+    reason = judge_refusal(row)
     return Standing(row=row, refusal=f"The teacher judges in place of {name}: {reason}." if reason else "")
 
 

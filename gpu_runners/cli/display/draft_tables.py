@@ -158,8 +158,11 @@ def _strategies(rows: list[tuple[Row, Row]]) -> Table:
         tokens = ", ".join(f"{name} {n:,}" for name, n in lookups["kept_tokens"].items())
         rate = _bad_drafts(bad)
         state = "suspended" if part["is_suspended"] else ""
+        if part["judge_refusal"]:
+            state = f"the teacher judges in its place: {part['judge_refusal']}"
+        by = f"{part['strategy']}: {part['judge']}" if part["judge"] else part["strategy"]
         cells = (_rate(lookups["acceptance"]), tokens, _usd(lookups["net_microusd"]), rate, state)
-        _add(table, _teacher(scope["teacher"]), part["strategy"], *cells)
+        _add(table, _teacher(scope["teacher"]), by, *cells)
     return table
 
 

@@ -185,6 +185,29 @@ def test_bad_drafts_are_told_with_their_interval_and_a_suspension_is_told(tenant
     assert strategy["positive_controls"]["rate_ppm"] == 950_000
 
 
+def test_a_judge_of_the_spec_is_named_with_the_reason_why_the_teacher_judges_in_its_place(tenant):
+    make_drafts(tenant, "a")
+    calibrate(tenant, strategy=Strategy.DELEGATE, judge="cheap@https://llm.example.com/v1")
+    (strategy,) = families(tenant)[0]["scopes"][0]["strategies"]
+    assert (strategy["strategy"], strategy["judge"]) == ("delegate", "cheap@https://llm.example.com/v1")
+    assert strategy["judge_refusal"] == ""
+    with tenant_scope(tenant.id):
+        Calibration.objects.update(n_negative_controls=40, n_negative_accepted=30)
+    (strategy,) = families(tenant)[0]["scopes"][0]["strategies"]
+    assert strategy["judge_refusal"].startswith("it refused 10 of 40 planted texts")
+    with tenant_scope(tenant.id):
+        Calibration.objects.update(suspended_at=timezone.now())
+    (strategy,) = families(tenant)[0]["scopes"][0]["strategies"]
+    assert strategy["judge_refusal"] == "too many of the drafts that it accepted were bad"
+
+
+def test_the_teachers_own_verdicts_name_no_judge(tenant):
+    make_drafts(tenant, "a")
+    calibrate(tenant, suspended_at=timezone.now())
+    (strategy,) = families(tenant)[0]["scopes"][0]["strategies"]
+    assert (strategy["judge"], strategy["judge_refusal"]) == ("", "")
+
+
 def test_label_votes_are_counted_and_bound_the_drafts_of_another_label(tenant):
     make_drafts(tenant, "a")
     calibrate(tenant, label_votes=[[10, 2, 6, 0, 30], [0, 0, 16, 1, 10]], n_audited=400)

@@ -82,6 +82,24 @@ def test_a_suspended_family_says_since_when_and_why(tenant):
     assert "2.0 % that the spec allows" in text
 
 
+def test_a_judge_that_is_none_is_named_with_why_the_teacher_judges_in_its_place(tenant):
+    scope = fill(tenant)
+    with tenant_scope(tenant.id):
+        Calibration.objects.create(
+            tenant_id=tenant.id,
+            scope_id=scope.id,
+            strategy=Strategy.DELEGATE,
+            judge="cheap@https://llm.example.com/v1",
+            grid_version=GRID_VERSION,
+            log_posterior=curves_to_bytes(flat_curves()),
+            n_negative_controls=40,
+            n_negative_accepted=30,
+        )
+    text = get(logged_in(tenant), "/app/drafts?family=router")
+    assert "cheap@https://llm.example.com/v1" in text
+    assert "The teacher judges in its place: it refused 10 of 40 planted texts" in text
+
+
 def test_a_purge_wants_the_name_typed_and_deletes_that_family_alone(tenant):
     fill(tenant)
     store(tenant, ["kept"], scope=of_family("other"))

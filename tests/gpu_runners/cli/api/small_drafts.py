@@ -61,6 +61,8 @@ def other_label(**changes: Any) -> dict[str, Any]:
 def strategy(**changes: Any) -> dict[str, Any]:
     return {
         "strategy": "judge",
+        "judge": "",
+        "judge_refusal": "",
         "lookups": lookups(),
         "is_suspended": False,
         "suspended_at": None,

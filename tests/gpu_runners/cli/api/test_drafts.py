@@ -142,6 +142,18 @@ def test_a_suspended_strategy_is_told(api: DraftsApi, capsys: pytest.CaptureFixt
     assert told(capsys)[-1].endswith("40 audits suspended")
 
 
+def test_a_judge_that_the_teacher_stands_in_for_is_told_with_its_reason(
+    api: DraftsApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = "it refused 10 of 40 planted texts of other slices, and at least 80 % are asked for"
+    part = strategy(strategy="delegate", judge="cheap@https://llm.example.com/v1", judge_refusal=reason)
+    api.families[0]["scopes"][0]["strategies"] = [part]
+    assert main(["drafts", "stats"]) == 0
+    shown = " ".join(" ".join(told(capsys)).split())
+    assert "delegate: cheap@https://llm.example.com/v1" in shown
+    assert "the teacher judges in its place" in shown
+
+
 def test_label_votes_are_named_beside_audits_as_what_was_measured(
     api: DraftsApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
