@@ -3,7 +3,7 @@
     python -m tests.vllm.bench_gemma_proposals [--n 8] [--tokens 48]        (`make setup-vllm base-gemma`)
 
 For each temperature the production client asks for N messages of the demo's first slices; then for N of the same slice
-with its hint reworded, with the first N as drafts and without, in turns; `--beside-plain` asks an engine of the same
+with its hint reworded, with the first ones as drafts and without, in turns; `--beside-plain` asks an engine of the same
 kind that was started without the proposer too, which is what a customer without kolm has. Counts are the engine's own.
 Seconds are of one request of N answers each, on whatever machine this is: read their ratio, if anything.
 """
@@ -36,6 +36,7 @@ DEADLINE_S = 600.0
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, nargs="+", default=[8])
+    parser.add_argument("--drafts", type=int, help="a slice; N unless given")
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--slices", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1, help="of each slice")
@@ -69,7 +70,7 @@ def _row(teachers: dict[bool, VllmTeacher], n: int, temperature: float, options:
     counts, ratios = EngineTokens(), {"without": list[float](), "plain": list[float]()}
     for turn in range(options.slices * options.rounds):
         slice_, other = spec.slices[turn % options.slices], sibling.slices[turn % options.slices]
-        first = candidate_request(spec, slice_, seed=turn, n=n, temperature=temperature)
+        first = candidate_request(spec, slice_, seed=turn, n=options.drafts or n, temperature=temperature)
         first = replace(first, max_tokens=options.tokens)
         drafts = tuple(choice.text for choice in teachers[True].complete(first, deadline_s=DEADLINE_S).choices)
         again = candidate_request(sibling, other, seed=100 + turn, n=n, temperature=temperature)

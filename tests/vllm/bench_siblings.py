@@ -5,8 +5,7 @@
 The task of the demo is compiled up to selection by the product's own steps, with `engine: vllm`; then a sibling that
 differs in one thing, of the same tenant, and the same sibling of a tenant without drafts, in turns. Per sibling: the
 engine's own counts of its proposals, its processor time while candidates were written, and the time that a customer
-waited for them. A compile whose candidates are all refused leaves no drafts: then nothing is counted
-(docs/benchmarks/vllm-drafts.md says with which base that was so).
+waited for them. A compile whose candidates are all refused leaves no drafts: then nothing is counted.
 """
 
 import argparse
