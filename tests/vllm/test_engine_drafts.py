@@ -9,6 +9,7 @@ import httpx
 import pytest
 from scipy import stats
 
+from backend.domain.dialects.table import BY_NAME
 from tests.vllm import tiny_model
 from tests.vllm.engine import MODEL, Engine
 from workers.teachers.openai_compatible.bodies import chat_body
@@ -141,7 +142,7 @@ def test_two_tenants_in_one_batch_are_never_proposed_each_others_drafts(
 
 def spoken(vllm: Engine, teacher: OpenAICompatibleTeacher, request: CompletionRequest) -> tuple[str, dict[str, object]]:
     """The answer, and what the engine says its drafts brought: the production client's body, read with its metrics."""
-    body = chat_body(request, MODEL, teacher.caps)
+    body = chat_body(request, MODEL, teacher.caps, BY_NAME["vllm"])
     answer = httpx.post(f"{vllm.base_url}/chat/completions", json=body, timeout=300).json()
     return answer["choices"][0]["message"]["content"], answer["metrics"]["speculative_decoding"]
 
@@ -155,7 +156,7 @@ def test_the_engine_survives_garbage_and_answers_as_without_it(
     teacher: OpenAICompatibleTeacher, vllm: Engine, drafts: str
 ) -> None:
     answer = answers(teacher, [asked(QUESTION)])[0][0].text
-    body = chat_body(asked(QUESTION), MODEL, teacher.caps) | {"vllm_xargs": {"kolm_drafts": drafts}}
+    body = chat_body(asked(QUESTION), MODEL, teacher.caps, BY_NAME["vllm"]) | {"vllm_xargs": {"kolm_drafts": drafts}}
     got = httpx.post(f"{vllm.base_url}/chat/completions", json=body, timeout=60)
     assert got.status_code == 200
     assert got.json()["choices"][0]["message"]["content"] == answer

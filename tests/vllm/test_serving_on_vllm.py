@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from backend.domain.serving.wire import Grant
+from gpu_runners.engine.planning import devices
 from gpu_runners.models.causal_base import CausalBase, open_causal_base
 from tests.gpu_runners.serving.running_server import RunningServer, bearer, endless, n_tokens, running_server
 from tests.gpu_runners.serving.small_adapters import ALICE, BOB, attention_shapes, grant_for, kolm_of
@@ -117,9 +118,11 @@ def test_each_adapter_in_one_batch_answers_as_it_does_alone(
 def test_an_adapter_that_adds_nothing_answers_as_the_base_does_in_our_own_engine(
     backend: SmallBackend, base: CausalBase, grants: Grants, alone: dict[str, str], tmp_path: Path
 ) -> None:
-    """Prompt, tokenizer and weights are the same on both sides: the tokenizer trap would show here."""
+    """Prompt, tokenizer and weights are the same on both sides: the tokenizer trap would show here. vLLM computes in
+    bfloat16 where the processor has it, ours in float32: there the adapters of random weights part by rounding."""
+    names = ("still",) if devices.cpu().has_bf16 else NAMES
     with running_server(tmp_path, backend.url, base.folder.parent, KOLM_SERVER_ENGINE="torch") as ours:
-        assert {name: ours.text(grants(name)) for name in NAMES} == alone
+        assert {name: ours.text(grants(name)) for name in names} == {name: alone[name] for name in names}
 
 
 def test_a_schema_is_kept_with_the_white_space_of_json_dumps(

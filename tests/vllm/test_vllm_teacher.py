@@ -54,7 +54,9 @@ def test_a_score_is_what_the_engine_told_while_it_sampled(
 
 def test_at_temperature_zero_the_greedy_answer_is_certain_and_another_impossible(vllm_teacher: VllmTeacher) -> None:
     (greedy,) = vllm_teacher.complete(CompletionRequest(messages=ASKED, temperature=0.0), deadline_s=120).choices
-    for text, is_greedy in ((greedy.text, True), (greedy.text.replace("lamp", "teapot"), False)):
+    other = greedy.text.replace(" We have ", " We teapot ", 1)
+    assert other != greedy.text
+    for text, is_greedy in ((greedy.text, True), (other, False)):
         request = ScoreRequest(messages=ASKED, text=text, temperature=0.0)
         (scored,) = vllm_teacher.score(request, deadline_s=120).choices
         assert (scored.logprob == 0.0) == is_greedy
