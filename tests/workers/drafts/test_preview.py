@@ -34,7 +34,7 @@ def tenant() -> Tenant:
         ({"task": TASK, "family": "elsewhere"}, Arm.NO_DRAFTS, None),
         ({"task": TASK, "verifiers": STRICT}, Arm.NO_DRAFTS, None),
         ({"task": TASK, "teacher": {"engine": "vllm"}, "draft_cache": ENGINE}, Arm.OFFERED, Strategy.ENGINE),
-        ({"task": TASK, "teacher": {"engine": "vllm"}}, Arm.OFFERED, Strategy.JUDGE),
+        ({"task": TASK, "teacher": {"engine": "vllm"}}, Arm.OFFERED, Strategy.LOGPROBS),
         ({"teacher": {"revision": "r1"}}, Arm.OFFERED, Strategy.REPEAT),
     ],
 )
