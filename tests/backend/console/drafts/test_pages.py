@@ -34,6 +34,12 @@ def fill(tenant, *, n_verdicts=10):
     return scope
 
 
+def calibrate(tenant, scope, strategy, **fields):
+    flat = {"grid_version": GRID_VERSION, "log_posterior": curves_to_bytes(flat_curves())}
+    with tenant_scope(tenant.id):
+        Calibration.objects.create(tenant_id=tenant.id, scope_id=scope.id, strategy=strategy, **flat, **fields)
+
+
 def test_an_empty_cache_says_what_fills_it(tenant):
     text = get(logged_in(tenant), "/app/drafts")
     assert "No drafts yet" in text
@@ -59,22 +65,10 @@ def test_a_family_has_its_strategies_with_their_intervals(tenant):
 
 def test_a_suspended_family_says_since_when_and_why(tenant):
     scope = fill(tenant)
-    with tenant_scope(tenant.id):
-        Calibration.objects.create(
-            tenant_id=tenant.id,
-            scope_id=scope.id,
-            strategy=Strategy.JUDGE,
-            grid_version=GRID_VERSION,
-            log_posterior=curves_to_bytes(flat_curves()),
-            n_audited=200,
-            n_audited_refused=70,
-            n_audited_bad=60,
-            n_audit_positives=100,
-            n_audit_positives_accepted=97,
-            label_votes=[[10, 5, 6, 0, 40]],
-            max_bad_rate=0.02,
-            suspended_at=timezone.now(),
-        )
+    calibrate(
+        tenant, scope, Strategy.JUDGE, n_audited=200, n_audited_refused=70, n_audited_bad=60, n_audit_positives=100,
+        n_audit_positives_accepted=97, label_votes=[[10, 5, 6, 0, 40]], max_bad_rate=0.02, suspended_at=timezone.now(),
+    )  # fmt: skip
     text = get(logged_in(tenant), "/app/drafts")
     assert "router is suspended" in text
     assert "200 accepted drafts" in text
@@ -84,19 +78,10 @@ def test_a_suspended_family_says_since_when_and_why(tenant):
 
 def test_a_judge_that_is_none_is_named_with_why_the_teacher_judges_in_its_place(tenant):
     scope = fill(tenant)
-    with tenant_scope(tenant.id):
-        Calibration.objects.create(
-            tenant_id=tenant.id,
-            scope_id=scope.id,
-            strategy=Strategy.DELEGATE,
-            judge="cheap@https://llm.example.com/v1",
-            grid_version=GRID_VERSION,
-            log_posterior=curves_to_bytes(flat_curves()),
-            n_negative_controls=40,
-            n_negative_accepted=30,
-        )
+    judge = "cheap@https://llm.example.com/v1"
+    calibrate(tenant, scope, Strategy.DELEGATE, judge=judge, n_negative_controls=40, n_negative_accepted=30)
     text = get(logged_in(tenant), "/app/drafts?family=router")
-    assert "cheap@https://llm.example.com/v1" in text
+    assert judge in text
     assert "The teacher judges in its place: it refused 10 of 40 planted texts" in text
 
 
