@@ -20,7 +20,7 @@ def preflight_of(tenant_id: UUID, spec: Spec) -> tuple[Preflight, Estimate | Non
     for, 55 s at most. Raises InvalidSpec for data that cannot be read."""
     with tenant_scope(tenant_id):
         settled = check_settings(tenant_id, spec)
-    lines = [*settled.lines, *check_runners(tenant_id, spec)]
+    lines = [*settled.lines, *check_runners(tenant_id, spec, extracts=settled.extracts)]
     lines += unasked_lines(spec, FIRST) if has_failed(lines) else ask_models(tenant_id, spec)
     return in_order(lines), settled.estimate
 

@@ -39,13 +39,15 @@ LOOK_AGAIN_S = 0.5
 COUNTS_FOR = timedelta(minutes=10)
 
 
-def check_runners(tenant_id: UUID, spec: Spec, *, wait_s: float = LOOK_WAIT_S) -> list[PreflightLine]:
-    """The lines of each base that the spec trains. Outside a transaction: runners must see the job that is waited
-    for."""
+def check_runners(
+    tenant_id: UUID, spec: Spec, *, extracts: bool = True, wait_s: float = LOOK_WAIT_S
+) -> list[PreflightLine]:
+    """The lines of each base that the spec trains (`bases_of`). Outside a transaction: runners must see the job that
+    is waited for."""
     runners = known_runners()
     free_bytes = _free_bytes()
     lines: list[PreflightLine] = []
-    for base in bases_of(spec):
+    for base in bases_of(spec, extracts=extracts):
         looked, looked_by = look_at(tenant_id, base, runners, wait_s=wait_s)
         lines += [
             runner_line(base, runners),

@@ -32,7 +32,12 @@ _STOP_WITHIN_S = 15.0
 _LOOK_EVERY_S = 1.0
 _AT_ONCE = {RunnerJobKind.INFER, RunnerJobKind.CHECK_BASE}  # somebody waits for these
 # who trains looks at bases too, whether or not it was told so: one that does neither need not answer for them
-_NEEDS_BASES = {RunnerJobKind.CHECK_BASE, RunnerJobKind.DISTILL, RunnerJobKind.DISTILL_CAUSAL}
+_NEEDS_BASES = {
+    RunnerJobKind.CHECK_BASE,
+    RunnerJobKind.DISTILL,
+    RunnerJobKind.DISTILL_CAUSAL,
+    RunnerJobKind.DISTILL_SPANS,
+}
 
 
 def main() -> int:

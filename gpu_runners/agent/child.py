@@ -20,6 +20,7 @@ from typing import Any, TextIO
 from backend.domain.jobs.causal_jobs import DistillCausalJob, EvaluateCausalJob
 from backend.domain.jobs.recipe_jobs import PackRecipesJob
 from backend.domain.jobs.runner_jobs import DistillJob, EvaluateJob, RunnerJobKind, SelectJob
+from backend.domain.jobs.span_jobs import DistillSpansJob, EvaluateSpansJob
 from backend.domain.log_text import guard_logs
 from gpu_runners.errors import JobFailed
 from gpu_runners.memory import give_memory_back
@@ -104,6 +105,12 @@ def _work(
         if request["kind"] == RunnerJobKind.EVALUATE_CAUSAL:
             asked = EvaluateCausalJob.from_json(request["payload"])
             return dict(jobs.evaluate_files_causal(asked, folder=folder, base_dir=base_dir, emit=emit))
+        if request["kind"] == RunnerJobKind.DISTILL_SPANS:
+            spans = DistillSpansJob.from_json(request["payload"])
+            return dict(jobs.distill_spans_files(spans, folder=folder, base_dir=base_dir, emit=emit, **training))
+        if request["kind"] == RunnerJobKind.EVALUATE_SPANS:
+            heldout = EvaluateSpansJob.from_json(request["payload"])
+            return dict(jobs.evaluate_spans_files(heldout, folder=folder, base_dir=base_dir, emit=emit))
         if request["kind"] == RunnerJobKind.PACK_RECIPES:
             packing = PackRecipesJob.from_json(request["payload"])
             return dict(jobs.pack_recipes_files(packing, folder=folder, base_dir=base_dir, emit=emit))

@@ -12,8 +12,7 @@ from gpu_runners.http import Refused, Unreachable
 from gpu_runners.serving.feedback import EVERY_S, FeedbackBook
 
 if TYPE_CHECKING:  # torch, which a worker that answers label tasks alone does not load
-    from gpu_runners.artifacts.generative_model import GenerativeModel
-    from gpu_runners.artifacts.label_model import LabelModel
+    from gpu_runners.artifacts.loader import Model
 
 log = logging.getLogger("kolm.runner")
 
@@ -27,9 +26,9 @@ class InferenceFeedback:
         self._book = FeedbackBook()
         self._reported_at = -EVERY_S
 
-    def note(self, model: "LabelModel | GenerativeModel", grant: str) -> None:
+    def note(self, model: "Model", grant: str) -> None:
         """`grant` is the job's; without one the counts are nobody's, and dropped."""
-        report = getattr(model.engine, "pack_feedback", None)
+        report = getattr(getattr(model, "engine", None), "pack_feedback", None)
         reports = [] if report is None else report()
         drafting = getattr(model, "drafting", None)
         if not (reports and grant and drafting is not None and drafting.pack is not None):

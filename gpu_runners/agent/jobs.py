@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from backend.domain.jobs.causal_jobs import DistillCausalJob, EvaluateCausalJob
 from backend.domain.jobs.recipe_jobs import PackRecipesJob
 from backend.domain.jobs.runner_jobs import DistillJob, EvaluateJob
+from backend.domain.jobs.span_jobs import DistillSpansJob, EvaluateSpansJob
 from gpu_runners.distill.checkpoint import Hooks, Snapshot, StepDone
 from gpu_runners.distill.label.train import distill
 from gpu_runners.errors import JobFailed
@@ -62,6 +63,25 @@ def distill_causal_files(
     check_usable(base.name, base.folder, kind="causal")
     hooks, data = _hooks(folder, emit, should_stop, line), (folder / "dataset").read_bytes()
     blob, result = distill_causal(job, data, base=base, resume=_checkpoint(folder), hooks=hooks)
+    _write_adapter(folder, blob)
+    return {"result": result.to_json(), "blobs": [str(folder / "adapter")]}
+
+
+def distill_spans_files(
+    job: DistillSpansJob,
+    *,
+    folder: Path,
+    base_dir: Path | None,
+    emit: Emit,
+    should_stop: Callable[[], bool],
+    line: Line,
+) -> dict[str, Any]:
+    from gpu_runners.distill.spans.train import distill_spans
+
+    base = open_base(job.base_model, base_dir=base_dir)
+    check_usable(base.name, base.folder, kind="encoder")
+    hooks, data = _hooks(folder, emit, should_stop, line), (folder / "dataset").read_bytes()
+    blob, result = distill_spans(job, data, base=base, resume=_checkpoint(folder), hooks=hooks)
     _write_adapter(folder, blob)
     return {"result": result.to_json(), "blobs": [str(folder / "adapter")]}
 
@@ -144,6 +164,25 @@ def evaluate_files_causal(job: EvaluateCausalJob, *, folder: Path, base_dir: Pat
         _report(emit, done, total, "answering held-out inputs")
 
     result = evaluate_causal(
+        job,
+        (folder / "inputs").read_bytes(),
+        (folder / "adapter").read_bytes(),
+        base=base,
+        rules=_optional(folder, "rules"),
+        on_progress=on_progress,
+    )
+    return {"result": result.to_json(), "blobs": []}
+
+
+def evaluate_spans_files(job: EvaluateSpansJob, *, folder: Path, base_dir: Path | None, emit: Emit) -> dict[str, Any]:
+    from gpu_runners.jobs.span_evaluation import evaluate_spans
+
+    base = open_base(job.base_model, base_dir=base_dir, expect_sha256=job.base_model_sha256)
+
+    def on_progress(done: int, total: int) -> None:
+        _report(emit, done, total, "answering held-out inputs")
+
+    result = evaluate_spans(
         job,
         (folder / "inputs").read_bytes(),
         (folder / "adapter").read_bytes(),

@@ -21,8 +21,10 @@ _LOOK_EVERY_S, _LAG_S = 2.0, 10.0
 SILENT_S = {
     RunnerJobKind.DISTILL: 1800.0,
     RunnerJobKind.DISTILL_CAUSAL: 3600.0,
+    RunnerJobKind.DISTILL_SPANS: 3600.0,
     RunnerJobKind.EVALUATE: 3600.0,
     RunnerJobKind.EVALUATE_CAUSAL: 7200.0,
+    RunnerJobKind.EVALUATE_SPANS: 3600.0,
     RunnerJobKind.PACK_RECIPES: 3600.0,
     RunnerJobKind.SELECT: 3600.0,
 }

@@ -34,6 +34,7 @@ _STOP_GRACE_S = 8.0  # from SIGTERM to a checkpoint handed over; Kubernetes and 
 _BLOBS = {
     RunnerJobKind.DISTILL: {"dataset": "dataset_sha256"},
     RunnerJobKind.DISTILL_CAUSAL: {"dataset": "dataset_sha256"},
+    RunnerJobKind.DISTILL_SPANS: {"dataset": "dataset_sha256"},
     RunnerJobKind.EVALUATE: {
         "inputs": "inputs_sha256",
         "adapter": "adapter_sha256",
@@ -42,6 +43,7 @@ _BLOBS = {
         "random": "random_sha256",
     },
     RunnerJobKind.EVALUATE_CAUSAL: {"inputs": "inputs_sha256", "adapter": "adapter_sha256", "rules": "rules_sha256"},
+    RunnerJobKind.EVALUATE_SPANS: {"inputs": "inputs_sha256", "adapter": "adapter_sha256", "rules": "rules_sha256"},
     RunnerJobKind.PACK_RECIPES: {
         "adapter": "adapter_sha256",
         "observations": "observations_sha256",
@@ -53,6 +55,7 @@ _BLOBS = {
     RunnerJobKind.SELECT: {"columns": "columns_sha256", "rows": "rows_sha256"},
 }
 
+_TRAININGS = frozenset((RunnerJobKind.DISTILL, RunnerJobKind.DISTILL_CAUSAL, RunnerJobKind.DISTILL_SPANS))
 _OPTIONAL = frozenset(("rules", "gold", "random", "earlier", "feedback", "epoch"))  # "", or no such key: there is none
 
 
@@ -289,7 +292,7 @@ def _hand_over(path: Path, *, lease: Lease, stopping: Callable[[], bool]) -> Non
 
 def _fetch_inputs(claim: Claim, *, lease: Lease, folder: Path) -> None:
     wanted = {name: claim.payload.get(field) for name, field in _BLOBS[RunnerJobKind(claim.kind)].items()}
-    if claim.kind in (RunnerJobKind.DISTILL, RunnerJobKind.DISTILL_CAUSAL) and claim.checkpoint_sha256 is not None:
+    if claim.kind in _TRAININGS and claim.checkpoint_sha256 is not None:
         wanted["checkpoint"] = claim.checkpoint_sha256
     for name, sha256 in wanted.items():
         if not sha256 and name in _OPTIONAL:

@@ -53,6 +53,14 @@ class LabelModel:
         self.engine, self.tokenizer, self.labels, self.temperature = engine, tokenizer, list(labels), temperature
         self.rules, self.abstain_ppm = rules, abstain_ppm
 
+    @property
+    def device(self) -> str:
+        return self.engine.device
+
+    def about(self) -> dict[str, Any]:
+        """Return what `kolm serve` says of the answers."""
+        return {"labels": self.labels}
+
     @classmethod
     def build(
         cls,

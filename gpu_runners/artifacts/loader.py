@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from backend.domain.artifact.kolm_verify import Kolm, load_verified, read_keyring
 from gpu_runners.artifacts.label_model import LabelModel
+from gpu_runners.artifacts.span_model import SpanModel
 from gpu_runners.errors import JobFailed
 from gpu_runners.memory import give_memory_back
 from gpu_runners.models.bases import Base, open_base
@@ -23,6 +24,8 @@ if TYPE_CHECKING:  # torch and transformers, which label tasks on BERT bases do 
     from gpu_runners.artifacts.generative_model import GenerativeModel
     from gpu_runners.engine.torch_engine import TorchEngine
     from gpu_runners.models.causal_base import CausalBase
+
+    Model = LabelModel | SpanModel | GenerativeModel
 
 Opened = TypeVar("Opened")
 
@@ -42,12 +45,12 @@ class Loader:
     ) -> None:
         self._keyring, self._base_dir, self._allow_untrusted, self._keep = keyring, base_dir, allow_untrusted, keep
         self._keep_bases = keep_bases
-        self._models: OrderedDict[str, LabelModel | GenerativeModel] = OrderedDict()
+        self._models: OrderedDict[str, Model] = OrderedDict()
         self._models_on: OrderedDict[str, set[str]] = OrderedDict()  # a base's name: the sha256 of the models on it
         self._runtimes: dict[str, tuple[Base, Runtime]] = {}
         self._engines: dict[str, tuple[CausalBase, TorchEngine]] = {}
 
-    def get(self, sha256: str, fetch: Callable[[], bytes]) -> "tuple[LabelModel | GenerativeModel, int]":
+    def get(self, sha256: str, fetch: Callable[[], bytes]) -> "tuple[Model, int]":
         """(model, milliseconds it took to load; 0 when it was warm). Raises JobFailed for bytes that are not `sha256`,
         not trusted or do not fit."""
         if sha256 in self._models:
@@ -71,16 +74,16 @@ class Loader:
         model = self._models.pop(sha256)
         for models in self._models_on.values():
             models.discard(sha256)
-        if not isinstance(model, LabelModel):
+        if not isinstance(model, LabelModel | SpanModel):
             model.forget()
 
-    def load(self, data: bytes) -> "LabelModel | GenerativeModel":
+    def load(self, data: bytes) -> "Model":
         """Raises KolmFileError for what is altered or not trusted. The keyring is read each time: a key may have been
         revoked since."""
         keyring, _ = read_keyring(str(self._keyring)) if self._keyring is not None else (None, None)
         return self.model_of(load_verified(data, keyring, allow_untrusted=self._allow_untrusted))
 
-    def model_of(self, kolm: Kolm) -> "LabelModel | GenerativeModel":
+    def model_of(self, kolm: Kolm) -> "Model":
         """The model of an artifact that `load_verified` gave out."""
         wanted = kolm.manifest["base"]
         if is_causal(kolm.members):
@@ -89,13 +92,17 @@ class Loader:
             causal, engine = self.engine(wanted["id"])
             _check_base(wanted, causal.base)
             return GenerativeModel.from_members(kolm.members, base=causal, engine=engine)
-        if kolm.manifest["task_type"] != "label":
+        is_extraction = "extraction.json" in kolm.members
+        if kolm.manifest["task_type"] != "label" and not is_extraction:
             raise JobFailed(
-                f"This runner answers label tasks and causal adapters, not {kolm.manifest['task_type']!r}.",
+                f"This runner answers label tasks, span students and causal adapters, not "
+                f"{kolm.manifest['task_type']!r}.",
                 code="unsupported_task",
             )
         base, runtime = self.base(wanted["id"])
         _check_base(wanted, base)
+        if is_extraction:
+            return SpanModel.from_members(kolm.members, base=base, runtime=runtime)
         return LabelModel.from_members(kolm.members, base=base, runtime=runtime)
 
     def base(self, name: str) -> tuple[Base, Runtime]:

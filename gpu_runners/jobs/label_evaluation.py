@@ -65,7 +65,7 @@ def evaluate(
             answers += [] if head is None else head.answers(embedded)
         on_progress(min(start + CHUNK, len(texts)), len(texts))
     own, ruled_own_ns = _own_times(model, texts, first)
-    of_head = frozen.own_times(of_pairs, _sample(texts, N_HEAD_TIMES), device=model.engine.device)
+    of_head = frozen.own_times(of_pairs, sample_of(texts, N_HEAD_TIMES), device=model.engine.device)
     return EvaluateResult(
         predictions=predictions,
         confidences=confidences,
@@ -142,7 +142,7 @@ def in_batches(forward: Callable[[Sequence[Sequence[int]]], Array], rows: Sequen
 
 def _latencies(model: LabelModel, texts: Sequence[str], *, rules: RulesFirst | None = None) -> list[int]:
     """Single-input wall times in microseconds, tokenising included, of up to 50 inputs spread evenly over the set."""
-    sample = _sample(texts)
+    sample = sample_of(texts)
     for text in sample[:N_WARM_UP]:
         model.predict([text])
     return [predict_with_rules(rules, [text], is_label=True, model=model.predict)[0]["latency_us"] for text in sample]
@@ -150,13 +150,14 @@ def _latencies(model: LabelModel, texts: Sequence[str], *, rules: RulesFirst | N
 
 def _own_times(model: LabelModel, texts: Sequence[str], rules: RulesFirst | None) -> tuple[OwnTimes, list[int]]:
     """The own times of the model on the same sample, and those of rules and then model."""
-    sample = _sample(texts)
+    sample = sample_of(texts)
     with one_thread():
         model.predict(sample[:1])
         own = own_times([partial(model.predict, [text]) for text in sample], device=model.engine.device)
     return own, [] if rules is None else with_rules(rules, sample, own.answers_ns)
 
 
-def _sample(texts: Sequence[str], most: int = N_LATENCIES) -> list[str]:
+def sample_of(texts: Sequence[str], most: int = N_LATENCIES) -> list[str]:
+    """Some of the texts, spread evenly."""
     n = min(most, len(texts))
     return [texts[i * len(texts) // n] for i in range(n)]

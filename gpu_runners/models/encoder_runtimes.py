@@ -5,14 +5,15 @@ A `Runtime` is a base in memory; `engine()` puts an adapter and a head on it. Bo
 (tested).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from backend.domain.encoders.sentence_settings import Pooling
 from gpu_runners.models.bases import Base
-from gpu_runners.models.label_adapter import SCALE, Adapter, AdapterConfig, Head, deltas, unfit
+from gpu_runners.models.encoder_tokens import pad
+from gpu_runners.models.label_adapter import SCALE, Adapter, AdapterConfig, Head, deltas, lora_deltas, unfit
 from gpu_runners.models.numpy_bert import NumpyBert, can_run
 from gpu_runners.models.tensor_files import Array
 
@@ -25,7 +26,22 @@ class Engine(Protocol):
         ...
 
 
+class Body(Protocol):
+    """An adapted base without a head."""
+
+    device: str
+    width: int
+
+    def states(self, rows: Sequence[Sequence[int]]) -> Array:
+        """(n, t, d) float32 states of the last layer for n rows of token ids, padded on the right."""
+        ...
+
+
 class Runtime(Protocol):
+    def body(self, lora: Mapping[str, tuple[Array, Array]], *, rank: int, alpha: int) -> Body:
+        """The base with these LoRA matrices merged in. Raises JobFailed(invalid_adapter)."""
+        ...
+
     def engine(self, adapter: Adapter, config: AdapterConfig) -> Engine:
         """The adapted base under the adapter's head. Raises JobFailed(invalid_adapter)."""
         ...
@@ -52,8 +68,21 @@ class NumpyRuntime:
     def engine(self, adapter: Adapter, config: AdapterConfig) -> Engine:
         return _NumpyEngine(self._bert.with_deltas(deltas(adapter, config)), adapter.head, config.pooling)
 
+    def body(self, lora: Mapping[str, tuple[Array, Array]], *, rank: int, alpha: int) -> Body:
+        return _NumpyBody(self._bert.with_deltas(lora_deltas(lora, rank=rank, alpha=alpha)))
+
     def embed(self, rows: Sequence[Sequence[int]], *, pooling: str) -> Array:
         return self._bert.embed(rows, Pooling(pooling))
+
+
+class _NumpyBody:
+    device = "cpu"
+
+    def __init__(self, bert: NumpyBert) -> None:
+        self._bert, self.width = bert, bert.width
+
+    def states(self, rows: Sequence[Sequence[int]]) -> Array:
+        return self._bert.states(rows)
 
 
 class _NumpyEngine:
@@ -79,6 +108,11 @@ class TorchRuntime:
 
         return _TorchEngine(net_with(merged_body(self._body, adapter, config), adapter.head, config.pooling))
 
+    def body(self, lora: Mapping[str, tuple[Array, Array]], *, rank: int, alpha: int) -> Body:
+        from gpu_runners.models.merging import with_deltas
+
+        return _TorchBody(with_deltas(self._body, lora_deltas(lora, rank=rank, alpha=alpha)))
+
     def embed(self, rows: Sequence[Sequence[int]], *, pooling: str) -> Array:
         import torch
 
@@ -88,6 +122,22 @@ class TorchRuntime:
         net = net.to(best_device()).eval()
         with torch.inference_mode():
             out: Array = net.embed(net.pad(rows)).cpu().numpy()
+        return out
+
+
+class _TorchBody:
+    def __init__(self, body: Any) -> None:
+        from gpu_runners.models.encoder import best_device, width_of
+
+        self._body, self.width, self.device = body.to(best_device()).eval(), width_of(body), str(best_device())
+        self._pad_id = int(getattr(body.config, "pad_token_id", 0) or 0)
+
+    def states(self, rows: Sequence[Sequence[int]]) -> Array:
+        import torch
+
+        ids, mask = (torch.from_numpy(one).to(self.device) for one in pad(rows, pad_id=self._pad_id))
+        with torch.inference_mode():
+            out: Array = self._body(input_ids=ids, attention_mask=mask).last_hidden_state.float().cpu().numpy()
         return out
 
 

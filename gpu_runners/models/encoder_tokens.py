@@ -32,7 +32,7 @@ def sentence_settings(base: Base, use: Use) -> SentenceSettings:
         settings = read_settings(base.name, use, lambda file: read_optional(base.folder, file))
     except UnsupportedEncoder as refused:
         raise JobFailed(refused.message, code=refused.code) from refused
-    capital, small = (row.ids for row in _bare_tokenizer(base).encode_batch(["A", "a"]))
+    capital, small = (row.ids for row in bare_tokenizer(base).encode_batch(["A", "a"]))
     if settings.lowercase and capital != small:
         raise JobFailed(
             f"The encoder {base.name!r} wants lower case and its tokenizer.json keeps capitals. Use another base.",
@@ -46,7 +46,7 @@ class TextTokenizer:
     come on top), or at what the base can read at once if that is less. `at_most` counts the prefix too."""
 
     def __init__(self, base: Base, *, max_tokens: int, prefix: str = "", at_most: int | None = None) -> None:
-        self._tokenizer, self._prefix = _bare_tokenizer(base), prefix
+        self._tokenizer, self._prefix = bare_tokenizer(base), prefix
         n_prefix = len(self._tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else 0
         limits = (max_tokens + n_prefix, at_most, readable_tokens(read_config(base)))
         cut = min(limit for limit in limits if limit is not None)
@@ -64,7 +64,8 @@ class TextTokenizer:
         return [encoding.ids for encoding in self._tokenizer.encode_batch(clean)]
 
 
-def _bare_tokenizer(base: Base) -> Tokenizer:
+def bare_tokenizer(base: Base) -> Tokenizer:
+    """The base's tokenizer, which pads and cuts nothing."""
     tokenizer = Tokenizer.from_file(str(base.folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()

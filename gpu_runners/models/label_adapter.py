@@ -110,10 +110,16 @@ def from_bytes(data: bytes) -> Adapter:
 def deltas(adapter: Adapter, config: AdapterConfig) -> Iterator[tuple[str, Array]]:
     """(module path, B @ A * alpha / rank) for every adapted layer. Raises JobFailed(invalid_adapter) for another rank
     than the config's."""
-    for path, (a, b) in adapter.lora.items():
-        if a.ndim != 2 or b.ndim != 2 or a.shape[0] != config.rank or b.shape[1] != config.rank:
-            raise unfit(f"the LoRA pair of {path!r} is not of rank {config.rank}")
-        yield path, b @ a * np.float32(config.alpha / config.rank)
+    yield from lora_deltas(adapter.lora, rank=config.rank, alpha=config.alpha)
+
+
+def lora_deltas(lora: Mapping[str, tuple[Array, Array]], *, rank: int, alpha: int) -> Iterator[tuple[str, Array]]:
+    """(module path, B @ A * alpha / rank) for every adapted layer. Raises JobFailed(invalid_adapter) for another rank
+    than `rank`."""
+    for path, (a, b) in lora.items():
+        if a.ndim != 2 or b.ndim != 2 or a.shape[0] != rank or b.shape[1] != rank:
+            raise unfit(f"the LoRA pair of {path!r} is not of rank {rank}")
+        yield path, b @ a * np.float32(alpha / rank)
 
 
 def finite_arrays(data: bytes) -> dict[str, Array]:

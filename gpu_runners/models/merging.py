@@ -2,7 +2,7 @@
 same."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -22,31 +22,40 @@ def net_with(body: nn.Module, head: Head, pooling: str) -> LabelNet:
 
 
 def merged_body(body: nn.Module, adapter: Adapter, config: AdapterConfig) -> nn.Module:
-    """A copy of `body` with W + B @ A * alpha / rank in each adapted layer. The embeddings, half of MiniLM's weights,
+    """A copy of `body` with W + B @ A * alpha / rank in each adapted layer."""
+    return with_deltas(body, deltas(adapter, config))
+
+
+def with_deltas(body: nn.Module, added: Iterable[tuple[str, Array]]) -> nn.Module:
+    """A copy of `body` with a matrix added to the weight of each named layer. The embeddings, half of MiniLM's weights,
     are shared with `body`. Raises JobFailed(invalid_adapter) where a shape or a path does not fit the base."""
     shared = getattr(body, "embeddings", None)
     merged = copy.deepcopy(body, {id(shared): shared} if shared is not None else {})
     modules = dict(merged.named_modules())
     with torch.no_grad():
-        for path, delta in deltas(adapter, config):
+        for path, delta in added:
             layer = modules.get(path)
             if not isinstance(layer, nn.Linear) or layer.weight.shape != delta.shape:
-                raise unfit(f"the LoRA pair of {path!r} does not fit the base {config.base!r}")
+                raise unfit(f"the LoRA pair of {path!r} does not fit the base")
             layer.weight.add_(torch.from_numpy(delta).to(layer.weight.device))
     return merged
 
 
 def from_peft(net: LabelNet, *, baseline: Head) -> Adapter:
+    """Read the adapter out of a peft model."""
+    head = Head(weight=to_numpy(net.head.weight), bias=to_numpy(net.head.bias))
+    return Adapter(lora=lora_pairs(net.body), head=head, baseline=baseline)
+
+
+def lora_pairs(body: nn.Module) -> dict[str, tuple[Array, Array]]:
     """Read the LoRA matrices out of a peft model (names `base_model.model.<path>.lora_A.default.weight`)."""
     pairs: dict[str, dict[str, Array]] = {}
-    for name, parameter in net.body.named_parameters():
+    for name, parameter in body.named_parameters():
         for side in "AB":
             path, marker, _ = name.partition(f".lora_{side}.")
             if marker:
                 pairs.setdefault(path.removeprefix("base_model.model."), {})[side] = to_numpy(parameter)
-    lora = {path: (sides["A"], sides["B"]) for path, sides in pairs.items()}
-    head = Head(weight=to_numpy(net.head.weight), bias=to_numpy(net.head.bias))
-    return Adapter(lora=lora, head=head, baseline=baseline)
+    return {path: (sides["A"], sides["B"]) for path, sides in pairs.items()}
 
 
 def to_numpy(tensor: Tensor) -> Array:

@@ -103,6 +103,11 @@ class NumpyBert:
         unit: Array = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
         return unit
 
+    def states(self, rows: Sequence[Sequence[int]]) -> Array:
+        """(n, t, d) float32 states of the last layer, padded on the right."""
+        ids, present = pad(rows, pad_id=self.pad_id)
+        return self._hidden_states(ids, present.astype(np.float32))
+
     def _hidden_states(self, ids: NDArray[np.int64], mask: Array) -> Array:
         w = self.weights
         x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]

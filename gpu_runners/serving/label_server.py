@@ -1,7 +1,9 @@
-"""`kolm serve`: one artifact behind a small HTTP server of the standard library, on loopback unless told otherwise.
+"""`kolm serve` of a label or span student: behind a small HTTP server of the standard library, on loopback unless told
+otherwise.
 
     POST /v1/run    {"input": "text" or ["text", ...]}  ->  {"outputs": [{"label", "confidence", "latency_us"}, ...]}
                                                                 (and "is_unsure" where the task abstains)
+                                                                of a json task {"output", "fields", "confidence", ...}
     GET  /v1/model  what is served, from the signed manifest
     GET  /healthz   {"status": "ok"}
 
@@ -20,6 +22,7 @@ from typing import Any, cast
 
 from backend.domain.strict_json import BadJson, read_json
 from gpu_runners.artifacts.label_model import LabelModel
+from gpu_runners.artifacts.span_model import SpanModel
 
 MAX_BODY = 1_000_000
 MAX_INPUTS = 256
@@ -45,7 +48,7 @@ class ArtifactServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], *, model: LabelModel, manifest: dict[str, Any]) -> None:
+    def __init__(self, address: tuple[str, int], *, model: LabelModel | SpanModel, manifest: dict[str, Any]) -> None:
         super().__init__(address, _Handler)
         self.model, self.manifest, self.turn = model, manifest, threading.Lock()
         self.reading, self._free = threading.Lock(), threading.BoundedSemaphore(MAX_CONNECTIONS)
@@ -122,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/v1/model":
             kept = ("name", "version", "compile", "task_type", "base", "k_score_ppm", "created_at")
             shown = {key: server.manifest[key] for key in kept if key in server.manifest}
-            self._answer(200, shown | {"labels": server.model.labels})
+            self._answer(200, shown | server.model.about())
         else:
             self._refuse(Rejected(404, "not_found", "Use POST /v1/run, GET /v1/model or GET /healthz."))
 

@@ -64,7 +64,7 @@ def begin_compile(run: CompileRun) -> None:
         return
     with tenant_scope(run.tenant_id):
         settled = check_settings(run.tenant_id, run.spec, budget_microusd=budget_microusd)
-    lines = [*settled.lines, *check_runners(run.tenant_id, run.spec)]
+    lines = [*settled.lines, *check_runners(run.tenant_id, run.spec, extracts=settled.extracts)]
     if has_failed(lines):
         lines += unasked_lines(run.spec, FIRST)
     else:

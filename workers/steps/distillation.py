@@ -14,7 +14,7 @@ from workers.training.trial_jobs import Trained, distill_facts, distill_offer, r
 
 
 def run_distillation(run: CompileRun) -> StepDone | StepWaiting:
-    trial = first_trial(run.spec)
+    trial = first_trial(run.spec, extracts=bool(run.output(LabelingOut).extraction))
     finished = result_or_wait(run, StepName.DISTILLATION, lambda: distill_offer(run, trial))
     if finished is None:
         return StepWaiting()

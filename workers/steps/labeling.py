@@ -31,6 +31,7 @@ from workers.step.batch_wait import send_batches
 from workers.step.durable import CompileRun
 from workers.step.embedders import embedder_of
 from workers.step.result import StepDone, StepWaiting, finish_step
+from workers.training.extraction import plan_of
 from workers.training.observations import observe, rules_of
 from workers.training.pair_cuts import cut_message, cut_pairs
 from workers.training.training_set import TrainingSet, completions, training_set
@@ -61,11 +62,14 @@ def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
     made = cut_pairs(run.spec, rows, made, lambda texts: embedder_of(run).embed(texts))
     is_completed = isinstance(run.spec.output, LabelOutput) and train_kind(run.spec) != TrialKind.ENCODER
     rules, induction = rules_of(run, rows, made.rows, heldout)
+    extraction, extraction_facts = plan_of(run, made.rows)
     blobs = _Blobs(
         dataset=put_jsonl(run.tenant_id, made.rows),
         completions=put_jsonl(run.tenant_id, completions(made.rows)) if is_completed else "",
-        observations=observe(run, rows, made.rows),
+        observations=observe(run, rows, made.rows, extracts=bool(extraction)),
         rules=rules,
+        extraction=extraction,
+        extraction_facts=extraction_facts,
         rule_induction=induction,
         random_labels=_random_labels(run, rows),
     )
@@ -86,6 +90,8 @@ class _Blobs:
     rules: str
     rule_induction: dict[str, Any] | None
     random_labels: str
+    extraction: str
+    extraction_facts: dict[str, Any] | None
 
 
 def _random_labels(run: CompileRun, rows: list[Candidate]) -> str:
@@ -122,6 +128,8 @@ def _save(
         observations=blobs.observations,
         rules=blobs.rules,
         random_labels=blobs.random_labels,
+        extraction=blobs.extraction,
+        extraction_plan=blobs.extraction_facts,
         labels=sha256_of(labels),
         n_labeled=len(rows),
         n_labeled_before=_n_reused(run),

@@ -20,7 +20,9 @@ from backend.domain.artifact.receipts import keyid, payload_of, sign_envelope
 from backend.domain.canonical import canonical_json, sha256_hex, sha256_of
 from backend.domain.errors import CustomerError, OurError
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.jobs.causal_jobs import DistillCausalResult
 from backend.domain.jobs.runner_jobs import DistillResult
+from backend.domain.jobs.span_jobs import DistillSpansResult
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.planning.step_outputs import EvaluationOut, GateOut, LabelingOut, PackagingOut, SlicingOut
 from backend.domain.recipes.pack import RecipePack
@@ -34,6 +36,7 @@ from workers.gap.k_sampling import k_sampling
 from workers.step.durable import CompileRun
 from workers.step.result import StepDone, finish_step
 from workers.step.teacher_profile import CARD_NOTES
+from workers.training.extraction import saved_plan
 from workers.training.measurement import Measurement
 from workers.training.trial_jobs import Trained
 from workers.training.trials import ChosenTrial, chosen_trial
@@ -186,6 +189,8 @@ def _of_kind(run: CompileRun, trained: Trained, abstain_ppm: int | None) -> dict
     files: dict[str, Any] = {}
     if isinstance(run.spec.output, LabelOutput):
         files["labels.json"] = label_names(run.spec)
+    if isinstance(trained, DistillSpansResult):
+        return files | {"calibration.json": trained.calibration, "extraction.json": saved_plan(run)}
     if isinstance(trained, DistillResult):
         calibration = {"temperature_ppm": round(trained.temperature * 1_000_000)}
         return files | {"calibration.json": calibration | ({} if abstain_ppm is None else {"abstain_ppm": abstain_ppm})}
@@ -195,7 +200,7 @@ def _of_kind(run: CompileRun, trained: Trained, abstain_ppm: int | None) -> dict
 def _base_of(run: CompileRun, trained: Trained) -> dict[str, str]:
     """The base that the adapter fits."""
     train = run.spec.train
-    name = train.base if isinstance(trained, DistillResult) else train.causal.base
+    name = train.causal.base if isinstance(trained, DistillCausalResult) else train.base
     return {"id": name, "sha256": trained.base_model_sha256}
 
 
@@ -211,6 +216,7 @@ def _predictions(measured: Measurement) -> dict[str, Any]:
         "failed",
         "verdicts",
         "rule_rows",
+        "fields",
     )
     return {name: value[name] for name in names if name in value}
 

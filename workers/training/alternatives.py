@@ -31,7 +31,11 @@ from workers.training.measurement import Measurement, TeacherAnswers
 
 Rows = list[dict[str, str]]
 HELD_OUT_CALLS = "beside:"  # how the journal's keys of the calls begin that ask about held-out inputs
-BASELINES = {TrialKind.ENCODER: AlternativeName.FROZEN, TrialKind.CAUSAL: AlternativeName.BASE}
+BASELINES = {
+    TrialKind.ENCODER: AlternativeName.FROZEN,
+    TrialKind.SPANS: AlternativeName.FROZEN_SPANS,
+    TrialKind.CAUSAL: AlternativeName.BASE,
+}
 
 
 def alternatives_of(run: CompileRun, measured: Measurement) -> tuple[Alternative, ...]:

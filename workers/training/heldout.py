@@ -18,8 +18,9 @@ from backend.domain.evaluation.generative import evaluate_json, evaluate_text
 from backend.domain.evaluation.kscore import AnyEvaluation, KScore, score_evaluation
 from backend.domain.evaluation.means import Means
 from backend.domain.evaluation.own_time import Clock, OwnTime, Unit, own_time
-from backend.domain.jobs.causal_jobs import EvaluateCausalResult
+from backend.domain.jobs.causal_jobs import DistillCausalResult, EvaluateCausalResult
 from backend.domain.jobs.runner_jobs import DistillResult, EvaluateResult
+from backend.domain.jobs.span_jobs import EvaluateSpansResult
 from backend.domain.jobs.students import Student
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
@@ -59,7 +60,7 @@ def measure(
 
 
 def _model_answers(result: Answered) -> list[str]:
-    return result.outputs if isinstance(result, EvaluateCausalResult) else result.predictions
+    return result.predictions if isinstance(result, EvaluateResult) else result.outputs
 
 
 def _rule_share(n: int, ruled: Sequence[int], *, is_used: bool) -> RuleShare:
@@ -72,19 +73,19 @@ def _measure_answers(
     """The measurement with these answers, the rules' before the model's or the model's alone."""
     latency_us = result.ruled_latency_us if is_ruled else result.latency_us
     p50, p95 = quantiles_us(latency_us)
-    is_causal = isinstance(result, EvaluateCausalResult)
-    bare = result.baseline_outputs if isinstance(result, EvaluateCausalResult) else result.baseline_predictions
+    bare = result.baseline_predictions if isinstance(result, EvaluateResult) else result.baseline_outputs
     measured = Measurement(
-        kind=TrialKind.CAUSAL if is_causal else TrialKind.ENCODER,
+        kind=_kind_of(result),
         predictions=answers,
         baseline_predictions=bare,
-        **({} if isinstance(result, EvaluateCausalResult) else _heads(run, heldout, result)),
+        **(_heads(run, heldout, result) if isinstance(result, EvaluateResult) else {}),
+        fields=result.fields if isinstance(result, EvaluateSpansResult) else None,
         confidences_ppm=[round(value * 1_000_000) for value in result.confidences],
         device=result.device,
         latency_us_p50=p50,
         latency_us_p95=p95,
         n_latencies=len(latency_us),
-        own=_own_time(run.spec, result, result.ruled_own_ns if is_ruled else result.own_ns),
+        own=_own_time(unit_of(run.spec, _kind_of(result)), result, result.ruled_own_ns if is_ruled else result.own_ns),
     )
     if isinstance(result, EvaluateCausalResult):
         measured = replace(
@@ -105,6 +106,12 @@ def _measure_answers(
     return measured
 
 
+def _kind_of(result: Answered) -> TrialKind:
+    if isinstance(result, EvaluateCausalResult):
+        return TrialKind.CAUSAL
+    return TrialKind.SPANS if isinstance(result, EvaluateSpansResult) else TrialKind.ENCODER
+
+
 def _heads(run: CompileRun, heldout: list[dict[str, str]], result: EvaluateResult) -> dict[str, Any]:
     """The measurements of heads on the frozen base, beside the one on the pairs that train."""
     timed, clock = result.head_own_ns, result.own_clock
@@ -118,19 +125,18 @@ def _heads(run: CompileRun, heldout: list[dict[str, str]], result: EvaluateResul
     }
 
 
-def _own_time(spec: Spec, result: Answered, times_ns: list[int]) -> OwnTime | None:
-    """The time by the answer for labels, else by the token; a rule's answer counts the tokens that it saves."""
+def _own_time(unit: Unit, result: Answered, times_ns: list[int]) -> OwnTime | None:
+    """The time by the answer, or by the token: then a rule's answer counts the tokens that it saves."""
     if not times_ns:
         return None
-    unit = unit_of(spec)
     by_token = unit is Unit.TOKEN and isinstance(result, EvaluateCausalResult)
     units = result.own_tokens if by_token and isinstance(result, EvaluateCausalResult) else [1] * len(times_ns)
     return own_time(unit, Clock(result.own_clock), times_ns, units, reference_ns=result.own_reference_ns)
 
 
-def unit_of(spec: Spec) -> Unit:
-    """The unit by which the time of a task's answers is scored."""
-    return Unit.ANSWER if isinstance(spec.output, LabelOutput) else Unit.TOKEN
+def unit_of(spec: Spec, kind: TrialKind) -> Unit:
+    """The unit by which the time of a task's answers is scored: what writes no tokens answers as a whole."""
+    return Unit.ANSWER if isinstance(spec.output, LabelOutput) or kind is TrialKind.SPANS else Unit.TOKEN
 
 
 def _with_inputs(heldout: list[dict[str, str]], answers: list[str]) -> list[tuple[str, str]]:
@@ -192,7 +198,7 @@ def _generative(spec: Spec, gold: Sequence[str], measured: Measurement) -> AnyEv
 
 def score_of(run: CompileRun, evaluation: AnyEvaluation, measured: Measurement, trained: Trained) -> KScore:
     """The K-score: what is shipped is the adapter with its pack and rules, a call costs its own time on a runner."""
-    own = measured.own_time(unit_of(run.spec))
+    own = measured.own_time(unit_of(run.spec, measured.kind))
     rules = measured.shipped_rules(run.output(LabelingOut))
     shipped = [trained.adapter_sha256, measured.pack_sha256, rules]
     return score_evaluation(
@@ -217,7 +223,7 @@ def gate_of(
     """The gate's decision on what was trained; where the spec names no K-score, the kind of base does. `ranks` are
     those of all trials of its kind, for the advice."""
     gate = run.spec.gate.model_dump()
-    is_causal = not isinstance(trained, DistillResult)
+    is_causal = isinstance(trained, DistillCausalResult)
     if gate["k_min"] is None:
         gate["k_min"] = K_MIN_OF["causal" if is_causal else "encoder"]
     rank = trained.adapter_config.get("rank")

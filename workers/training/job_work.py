@@ -36,6 +36,11 @@ def training_work(run: CompileRun, trial: Trial, value: dict[str, Any]) -> JobWo
         most = train.passes(len(texts)) * _most(texts, room=TEXT_ROOM, limit=train.max_tokens)
         done = None if n_tokens is None else encoder_training(n_tokens)
         return JobWork(done=done, most=encoder_training(most))
+    if trial.kind is TrialKind.SPANS:
+        texts = [row["input"] for row in get_jsonl(run.tenant_id, labeled.dataset)]
+        most = 2 * train.spans.passes(len(texts)) * _most(texts, room=TEXT_ROOM, windows=train.spans.max_tokens)
+        done = None if n_tokens is None else encoder_training(n_tokens)
+        return JobWork(done=done, most=encoder_training(most))
     rows = get_jsonl(run.tenant_id, labeled.completions or labeled.dataset)
     room, limit = CHAT_ROOM + n_bytes(system_prompt(run.spec)), train.causal.max_tokens
     most = train.causal.epochs * _most((row["input"] + row["output"] for row in rows), room=room, limit=limit)
@@ -55,6 +60,10 @@ def evaluation_work(run: CompileRun, trial: Trial, value: dict[str, Any]) -> Job
         most = encoder_reading(_most(texts, room=TEXT_ROOM, limit=run.spec.train.max_tokens))
         n_tokens = _count(value, "n_tokens")
         return JobWork(done=None if n_tokens is None else encoder_reading(n_tokens), most=most)
+    if trial.kind is TrialKind.SPANS:
+        most = encoder_reading(2 * _most(texts, room=TEXT_ROOM, windows=run.spec.train.spans.max_tokens))
+        n_tokens = _count(value, "n_tokens")
+        return JobWork(done=None if n_tokens is None else encoder_reading(n_tokens), most=most)
     base = run.spec.train.causal.base
     n_read, n_written = _count(value, "n_read"), _count(value, "n_written")
     # both by the adapter and by the bare base
@@ -72,9 +81,12 @@ def drafting_work(run: CompileRun, result: PackRecipesResult) -> JobWork:
     return JobWork(done=drafting(base, n_tokens), most=most)
 
 
-def _most(texts: Iterable[str], *, room: int, limit: int | None = None) -> int:
-    """Every byte a token, and `room` beside each text; of a text no more than `limit` is read."""
-    sizes = (n_bytes(text) for text in texts)
+def _most(texts: Iterable[str], *, room: int, limit: int | None = None, windows: int | None = None) -> int:
+    """Every byte a token, and `room` beside each text; of a text no more than `limit` is read, or all of it in
+    `windows` of so many tokens, of which each repeats less than half of the one before."""
+    sizes = [n_bytes(text) for text in texts]
+    if windows is not None:
+        return sum(2 * size + room * (1 + 4 * size // windows) for size in sizes)
     return sum((size if limit is None else min(size, limit)) + room for size in sizes)
 
 

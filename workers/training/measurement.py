@@ -1,8 +1,9 @@
 """The measurement of a trial's held-out answers: the answers, what was found of each, and the conditions. Whole numbers
 and texts; a blob keeps it as JSON, with what a task or a base does not have left out."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from backend.domain.evaluation.abstaining import Threshold
@@ -18,6 +19,7 @@ _BY_ROW = (
     "failed",
     "verdicts",
     "baseline_failed",
+    "fields",
 )
 _TIMES = ("own", "head_own")
 # what the API and the artifact show beside the figures
@@ -67,7 +69,8 @@ class Measurement:
     model's own time (None: measured by the release of before). `recipes` is the pack's part of the receipt.
     `gold_predictions` are those of the head that was fitted on gold alone, `random_predictions` those of the one on
     `n_random` random labels, `head_own` is a head's own time, `common_answer` the training pairs' most typical one
-    (json), `teacher` what the teacher answered; None where they were not measured. `threshold` is that of the
+    (json), `teacher` what the teacher answered, `fields` what a span student read of each row, with its place (of a row
+    that a rule answered, what the model would have); None where they were not measured. `threshold` is that of the
     confidences, of a task that abstains."""
 
     kind: TrialKind
@@ -97,9 +100,10 @@ class Measurement:
     threshold: Threshold | None = None
     common_answer: str | None = None
     teacher: TeacherAnswers | None = None
+    fields: list[list[dict[str, Any]]] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
         there = {name: value for name, value in values.items() if value is not None}
         parts = {name: getattr(self, name) for name in ("rules", "teacher")}
         nested = {name: asdict(part) for name, part in parts.items() if part is not None}
@@ -110,7 +114,7 @@ class Measurement:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Measurement":
-        own = {one.name: value[one.name] for one in fields(cls) if one.name in value}
+        own = {one.name: value[one.name] for one in dataclasses.fields(cls) if one.name in value}
         rules = RuleShare(**own["rules"]) if own.get("rules") else None
         times = {name: OwnTime.from_json(own[name]) for name in _TIMES if own.get(name)}
         teacher = TeacherAnswers(**own["teacher"]) if own.get("teacher") else None

@@ -8,7 +8,7 @@ from backend.blobs import put_blob, put_jsonl
 from backend.compiles.models import Candidate, TeacherCall
 from backend.compiles.states import LABEL_CALLS, CallState
 from backend.domain.canonical import canonical_json
-from backend.domain.planning.trials import TrialKind
+from backend.domain.planning.trials import TrialKind, may_be_causal
 from backend.domain.rules.induction import RuleOptions, induce_rules
 from backend.domain.spec.defaults import train_kind
 from backend.domain.spec.gold import drop_leaks
@@ -23,10 +23,12 @@ MAX_OBSERVED = 20_000  # accepted answers; a pack of 64 KiB is full long before
 Pairs = list[tuple[str, str]]
 
 
-def observe(run: CompileRun, rows: Sequence[Candidate], trained: Sequence[dict[str, Any]]) -> str:
+def observe(run: CompileRun, rows: Sequence[Candidate], trained: Sequence[dict[str, Any]], *, extracts: bool) -> str:
     """The digest of the observations, where a causal model may be trained, else "": one row an accepted answer.
-    `trained` are the pairs of the training set, gold among them: gold counts as an answer that was given once."""
-    if not run.spec.recipes.enabled or train_kind(run.spec) == TrialKind.ENCODER:
+    `trained` are the pairs of the training set, gold among them: gold counts as an answer that was given once.
+    `extracts`: an extraction reproduces them."""
+    is_causal = may_be_causal(run.spec) and not (extracts and train_kind(run.spec) == TrialKind.SPANS)
+    if not run.spec.recipes.enabled or not is_causal:
         return ""
     answers = _answers_of_calls(run)
     observed = [

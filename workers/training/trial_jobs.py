@@ -1,6 +1,7 @@
 """The two jobs of a trial, as a runner gets them and as it brings them back: train one adapter, answer the held-out
 inputs with it. An encoder and a causal base have jobs of their own; what differs is here and nowhere after."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,18 +20,26 @@ from backend.domain.jobs.runner_results import (
     evaluate_causal_result,
     evaluate_result,
 )
+from backend.domain.jobs.span_jobs import (
+    DistillSpansJob,
+    DistillSpansResult,
+    EvaluateSpansJob,
+    EvaluateSpansResult,
+)
+from backend.domain.jobs.span_results import distill_spans_result, evaluate_spans_result
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trial_estimates import MAX_GOLD_ALONE
 from backend.domain.planning.trials import Trial, TrialKind
 from backend.domain.spec.defaults import answer_max_tokens
 from backend.domain.spec.gold import drop_leaks
-from backend.domain.spec.parsing import label_names
+from backend.domain.spec.parsing import JsonOutput, Spec, label_names
 from backend.domain.spec.task_prompt import answer_form, system_prompt
 from backend.runner_jobs.leases import Offer
 from workers.step.durable import CompileRun
+from workers.training.extraction import saved_plan
 
-Trained = DistillResult | DistillCausalResult
-Answered = EvaluateResult | EvaluateCausalResult
+Trained = DistillResult | DistillSpansResult | DistillCausalResult
+Answered = EvaluateResult | EvaluateSpansResult | EvaluateCausalResult
 
 
 def distill_offer(run: CompileRun, trial: Trial) -> Offer:
@@ -44,6 +53,8 @@ def distill_offer(run: CompileRun, trial: Trial) -> Offer:
             base_model=train.base, labels=label_names(run.spec), dataset_sha256=dataset, train=options.to_json()
         )
         return Offer(kind=RunnerJobKind.DISTILL, payload=job.to_json(), inputs=(dataset,))
+    if trial.kind is TrialKind.SPANS:
+        return _distill_spans_offer(run, trial, dataset)
     completions = labeled.completions or dataset
     causal = DistillCausalJob(
         base_model=train.causal.base,
@@ -54,12 +65,38 @@ def distill_offer(run: CompileRun, trial: Trial) -> Offer:
     return Offer(kind=RunnerJobKind.DISTILL_CAUSAL, payload=causal.to_json(), inputs=(completions,))
 
 
+def _distill_spans_offer(run: CompileRun, trial: Trial, dataset: str) -> Offer:
+    train = run.spec.train
+    options = replace(train.spans.options(len(get_jsonl(run.tenant_id, dataset))), rank=trial.rank, alpha=trial.alpha)
+    spans = DistillSpansJob(
+        base_model=train.base,
+        schema=schema_of(run.spec),
+        plan=saved_plan(run),
+        dataset_sha256=dataset,
+        options=options.to_json(),
+    )
+    return Offer(kind=RunnerJobKind.DISTILL_SPANS, payload=spans.to_json(), inputs=(dataset,))
+
+
+def schema_of(spec: Spec) -> dict[str, Any]:
+    """The schema of a json task."""
+    assert isinstance(spec.output, JsonOutput)
+    return dict(spec.output.answer_schema)
+
+
 def read_trained(run: CompileRun, trial: Trial, value: dict[str, Any]) -> Trained:
     """Raises BadResult."""
-    result = distill_result(value) if trial.kind is TrialKind.ENCODER else distill_causal_result(value)
+    result = _RESULTS[trial.kind](value)
     if not has_blob(run.tenant_id, result.adapter_sha256):
         raise BadResult("its adapter was never handed over")
     return result
+
+
+_RESULTS: dict[TrialKind, Callable[[dict[str, Any]], Trained]] = {
+    TrialKind.ENCODER: distill_result,
+    TrialKind.SPANS: distill_spans_result,
+    TrialKind.CAUSAL: distill_causal_result,
+}
 
 
 def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, str]]) -> Offer:
@@ -86,6 +123,19 @@ def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, st
             del payload["random_sha256"]  # a runner of the release before knows no such key
         inputs = (*needs, *(digest for digest in (gold, random) if digest))
         return Offer(kind=RunnerJobKind.EVALUATE, payload=payload, inputs=inputs)
+    if isinstance(trained, DistillSpansResult):
+        spans = EvaluateSpansJob(
+            base_model=run.spec.train.base,
+            base_model_sha256=trained.base_model_sha256,
+            schema=schema_of(run.spec),
+            plan=saved_plan(run),
+            adapter_sha256=trained.adapter_sha256,
+            adapter_config=trained.adapter_config,
+            calibration=trained.calibration,
+            inputs_sha256=texts,
+            rules_sha256=rules,
+        )
+        return Offer(kind=RunnerJobKind.EVALUATE_SPANS, payload=spans.to_json(), inputs=needs)
     causal = EvaluateCausalJob(
         base_model=run.spec.train.causal.base,
         base_model_sha256=trained.base_model_sha256,
@@ -124,6 +174,8 @@ def read_answered(run: CompileRun, trial: Trial, value: dict[str, Any], *, n: in
     """Read the answers to `n` held-out inputs. Raises BadResult."""
     if trial.kind is TrialKind.ENCODER:
         return evaluate_result(value, labels=label_names(run.spec), n=n)
+    if trial.kind is TrialKind.SPANS:
+        return evaluate_spans_result(value, n=n)
     return evaluate_causal_result(value, answer=answer_form(run.spec), n=n)
 
 
@@ -136,14 +188,13 @@ def student_facts(trained: Trained) -> dict[str, Any]:
 
 def distill_facts(trained: Trained) -> dict[str, Any]:
     """The facts that receipts and the API tell about a training."""
-    resumed: dict[str, Any] = (
-        {
-            "resumed_from_epoch": trained.resumed_from_epoch,
-            **student_facts(trained),
-        }
-        if isinstance(trained, DistillResult)
-        else {"resumed_from_step": trained.resumed_from_step, "tokenizer_sha256": trained.tokenizer_sha256}
-    )
+    resumed: dict[str, Any]
+    if isinstance(trained, DistillCausalResult):
+        resumed = {"resumed_from_step": trained.resumed_from_step, "tokenizer_sha256": trained.tokenizer_sha256}
+    else:
+        resumed = {"resumed_from_epoch": trained.resumed_from_epoch, **student_facts(trained)}
+    if isinstance(trained, DistillSpansResult):
+        resumed |= {"n_aligned": trained.n_aligned}
     return {
         "n_pairs": trained.n_pairs,
         "n_parameters": trained.n_parameters,

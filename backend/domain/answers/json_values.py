@@ -168,7 +168,7 @@ def leaves(value: Any) -> Counter[Leaf]:
     while stack:
         path, here = stack.pop()
         if isinstance(here, dict):
-            stack.extend((f"{path}/{_token(name)}", item) for name, item in here.items())
+            stack.extend((f"{path}/{field_token(name)}", item) for name, item in here.items())
         elif isinstance(here, list):
             stack.extend((f"{path}/*", item) for item in here)
         elif here is not None:
@@ -176,7 +176,8 @@ def leaves(value: Any) -> Counter[Leaf]:
     return counts
 
 
-def _token(name: str) -> str:
+def field_token(name: str) -> str:
+    """A field's name as a step of a path."""
     escaped = name.replace("~", "~0").replace("/", "~1")
     return "~2" if escaped == "*" else escaped  # a field that is called * is not an element
 
@@ -187,6 +188,11 @@ def _leaf(value: Any) -> tuple[str, object]:
     if isinstance(value, str):
         return "text", unicode_form("NFC", value).strip()
     return "number", value  # 1 and 1.0 are equal and hash alike
+
+
+def leaf_at(path: str, value: Any) -> Leaf:
+    """A field as `leaves` counts it."""
+    return (path, *_leaf(value))
 
 
 def compared_texts(value: Any) -> Any:

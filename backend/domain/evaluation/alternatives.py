@@ -25,6 +25,7 @@ class AlternativeName(StrEnum):
     MAJORITY = "majority"  # the commonest label of the held-out rows, always
     COMMON_ANSWER = "common_answer"  # the training answer that is most like all others, always
     FROZEN = "frozen_encoder_logistic_regression"  # on the same pairs
+    FROZEN_SPANS = "frozen_encoder_spans"  # heads for spans and classes on it, same pairs
     FROZEN_RANDOM = "frozen_encoder_random_labels"  # the same on the labels that were bought at random
     GOLD_ONLY = "gold_only_logistic_regression"  # the same on the gold alone that trains
     BASE = "base_constrained"  # the bare causal base
@@ -37,6 +38,7 @@ HELD_TO = frozenset(
     (
         AlternativeName.COMMON_ANSWER,
         AlternativeName.FROZEN,
+        AlternativeName.FROZEN_SPANS,
         AlternativeName.FROZEN_RANDOM,
         AlternativeName.GOLD_ONLY,
     )
@@ -45,6 +47,7 @@ WORDS = {
     AlternativeName.MAJORITY: "always the commonest label",
     AlternativeName.COMMON_ANSWER: "always the most typical training answer",
     AlternativeName.FROZEN: "logistic regression on the frozen base, same pairs",
+    AlternativeName.FROZEN_SPANS: "heads for spans and classes on the frozen base, same pairs",
     AlternativeName.FROZEN_RANDOM: "logistic regression on the frozen base, random labels",
     AlternativeName.GOLD_ONLY: "logistic regression on the frozen base, gold alone",
     AlternativeName.BASE: "the base without an adapter",

@@ -10,6 +10,10 @@ MAX_TEXT = 4_000
 MAX_DEPTH = 8
 MAX_NUMBER = 2**53 // 1_000_000
 MAX_MS = 1_000_000_000  # eleven days
+PPM = 1_000_000
+MOST_FIELDS = 2_000  # of one answer
+MAX_PATH = 1_000
+MAX_OFFSET = 10**9
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -91,3 +95,16 @@ def is_plain(value: object, *, floats: bool = True, most: int = MAX_NUMBER, dept
     if value is None or isinstance(value, bool):
         return True
     return is_whole(value, -most, most) if isinstance(value, int) else floats and is_number(value)
+
+
+def check_fields(rows: list[Any]) -> None:
+    """The fields of some answers, each with where it came from."""
+    for row in rows:
+        check(isinstance(row, list) and len(row) <= MOST_FIELDS, "the fields of an answer are no list")
+        for one in row:
+            is_field = isinstance(one, dict) and set(one) == {"path", "start", "end", "confidence_ppm"}
+            check(is_field and is_string(one["path"], MAX_PATH), "a field has no path")
+            check(is_whole(one["confidence_ppm"], 0, PPM), "a field's confidence is no share")
+            start, end = one["start"], one["end"]
+            is_copied = is_whole(start, 0, MAX_OFFSET) and is_whole(end, 0, MAX_OFFSET) and start <= end
+            check(is_copied or (start is None and end is None), "a field has no place in its input")

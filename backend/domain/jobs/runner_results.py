@@ -12,6 +12,7 @@ from backend.domain.jobs.causal_jobs import DistillCausalResult, EvaluateCausalR
 from backend.domain.jobs.result_checks import (
     MAX_TEXT,
     check,
+    check_fields,
     check_latencies,
     is_count,
     is_digest,
@@ -24,8 +25,10 @@ from backend.domain.jobs.result_checks import (
 )
 from backend.domain.jobs.result_checks import BadResult as BadResult
 from backend.domain.jobs.runner_jobs import DistillResult, EvaluateResult, InferResult, SelectResult
+from backend.domain.jobs.span_jobs import DistillSpansResult, EvaluateSpansResult
 from backend.domain.jobs.students import LOG_LOSS, Student
 
+Timed = EvaluateResult | EvaluateSpansResult | EvaluateCausalResult
 MAX_PPM = 2**53 - 1  # a score may be a billion
 MAX_TOKENS_A_TEXT = 256
 MAX_LOG = 200_000
@@ -43,8 +46,8 @@ def distill_result(value: dict[str, Any]) -> DistillResult:
         check(is_digest(getattr(result, name)), f"{name} is no sha256")
     for name in ("n_pairs", "n_parameters", "runner_ms", "resumed_from_epoch"):
         check(is_count(getattr(result, name)), f"{name} is no count")
-    _check_work(result.n_tokens)
-    _check_training(result)
+    check_work(result.n_tokens)
+    check_training(result)
     check(is_number(result.temperature) and 0.01 <= result.temperature <= 100, "the temperature is out of range")
     confidences, right = result.held_confidences_ppm, result.held_right
     are_lists = isinstance(confidences, list) and isinstance(right, list) and len(confidences) == len(right)
@@ -93,12 +96,12 @@ def evaluate_result(value: dict[str, Any], *, labels: Collection[str], n: int) -
         check(all(isinstance(x, str) and x in known for x in rows), f"{name} holds what is no label")
     check(all(is_share(x) for x in result.confidences), "a confidence is not between 0 and 1")
     check_latencies(result.latency_us)
-    _check_rules(result, known, n)
-    _check_own_times(result, n)
+    check_rules(result, known, n)
+    check_own_times(result, n)
     _check_head_times(result, n)
     check(is_string(result.device, 200), "the device is no name")
     check(is_count(result.runner_ms), "runner_ms is no count")
-    _check_work(result.n_tokens)
+    check_work(result.n_tokens)
     return result
 
 
@@ -108,12 +111,13 @@ def distill_causal_result(value: dict[str, Any]) -> DistillCausalResult:
         check(is_digest(getattr(result, name)), f"{name} is no sha256")
     for name in ("n_pairs", "n_parameters", "runner_ms", "resumed_from_step"):
         check(is_count(getattr(result, name)), f"{name} is no count")
-    _check_work(result.n_tokens)
-    _check_training(result)
+    check_work(result.n_tokens)
+    check_training(result)
     return result
 
 
-def _check_training(result: DistillResult | DistillCausalResult) -> None:
+def check_training(result: DistillResult | DistillSpansResult | DistillCausalResult) -> None:
+    """Check the config, the settings and the log of a training."""
     is_config = isinstance(result.adapter_config, dict) and is_plain(result.adapter_config, floats=False)
     check(is_config, "adapter_config is not an object of texts and whole numbers")
     check(isinstance(result.active, dict) and is_plain(result.active), "active is not a plain object")
@@ -138,23 +142,23 @@ def evaluate_causal_result(value: dict[str, Any], *, answer: Mapping[str, Any], 
     check(all(is_share(x) for x in result.confidences), "a confidence is not between 0 and 1")
     check_latencies(result.latency_us)
     check(len(result.latency_us) <= n, "there are more latencies than inputs")
-    _check_rules(result, known, n)
-    _check_own_times(result, n)
+    check_rules(result, known, n)
+    check_own_times(result, n)
     are_counted = len(result.own_tokens) == len(result.own_ns)
     check(are_counted and all(is_whole(x, 0, MAX_OUTPUT_TOKENS) for x in result.own_tokens), "own_tokens are no counts")
     check(is_string(result.device, 200), "the device is no name")
     check(isinstance(result.engine, dict) and is_plain(result.engine), "engine is not a plain object")
     check(is_count(result.runner_ms), "runner_ms is no count")
-    _check_work(result.n_read, result.n_written)
+    check_work(result.n_read, result.n_written)
     return result
 
 
-def _check_work(*counts: object) -> None:
+def check_work(*counts: object) -> None:
     """Check the counts of work: whole numbers. How many there can be is for who bills them."""
     check(all(is_whole(count, 0, MAX_PPM) for count in counts), "a count of work is no whole number")
 
 
-def _check_rules(result: EvaluateResult | EvaluateCausalResult, known: Collection[str] | None, n: int) -> None:
+def check_rules(result: Timed, known: Collection[str] | None, n: int) -> None:
     """Check what rules answered: nothing at all, or one entry an input."""
     rule_answers = result.rule_answers
     check(isinstance(rule_answers, list) and len(rule_answers) in (0, n), "rule_answers is not one entry an input")
@@ -167,7 +171,7 @@ def _check_rules(result: EvaluateResult | EvaluateCausalResult, known: Collectio
         check(result.ruled_latency_us == [], "there are latencies of rules and no rules")
 
 
-def _check_own_times(result: EvaluateResult | EvaluateCausalResult, n: int) -> None:
+def check_own_times(result: Timed, n: int) -> None:
     """Check the own times: none at all of a runner that measured none, else those of some of the inputs."""
     own, ruled = result.own_ns, result.ruled_own_ns
     check(isinstance(own, list) and len(own) <= n, "own_ns is no list of some of the inputs")
@@ -201,7 +205,7 @@ def infer_result(value: dict[str, Any], *, n: int, task_type: str = "label") -> 
     check(isinstance(result.outputs, list) and len(result.outputs) == n, f"not one output for each of {n} inputs")
     parts = {"label", "confidence"} if task_type == "label" else {"output", "finish_reason", "n_tokens"}
     for row in result.outputs:
-        optional = {"rule", "is_unsure"} if task_type == "label" else {"rule"}
+        optional = {"rule", "is_unsure"} if task_type == "label" else {"rule", "confidence", "fields"}
         check(isinstance(row, dict) and set(row) - optional == parts | {"latency_us"}, "an output lacks its parts")
         check(isinstance(row.get("is_unsure", False), bool), "is_unsure is neither true nor false")
         check(is_whole(row.get("rule", 0), 0, MAX_PPM), "rule is no number of a rule")
@@ -211,6 +215,8 @@ def infer_result(value: dict[str, Any], *, n: int, task_type: str = "label") -> 
         else:
             check(is_string(row["output"], MAX_OUTPUT), "an output is no text")
             _check_endings([row["finish_reason"]], [row["n_tokens"]])
+            check(is_share(row.get("confidence", 0)), "a confidence is not between 0 and 1")
+            check_fields([row.get("fields", [])])
     check_latencies([row["latency_us"] for row in result.outputs])
     check(is_count(result.load_ms), "load_ms is no count")
     return result

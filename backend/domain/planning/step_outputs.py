@@ -132,7 +132,8 @@ class LabelingOut(StepOutput):
     all, and the inputs by how many they have. `purchases` are the rounds of a label task that followed the first picks,
     each with what was known before it, `at_end` is what was known after the last, and `stopped_for` says why there were
     no more; `noise` is the teacher's estimated error, `curve` what further labels had brought, and `cuts` how parts of
-    the pairs did beside all, out of fold."""
+    the pairs did beside all, out of fold. `extraction` is the plan of a json task that a span student can answer, ""
+    of one that it cannot, and `extraction_plan` what was learned of either."""
 
     STEP = StepName.LABELING
     DIGESTS = {
@@ -142,9 +143,12 @@ class LabelingOut(StepOutput):
         "observations": "observations",
         "rules": "rules",
         "random_labels": "random_labels",
+        "extraction": "extraction",
     }
-    FACTS = {"rule_induction": "rules"}
-    OPTIONAL = frozenset({"unverified_for", "votes", "noise", "purchases", "at_end", "stopped_for", "curve", "cuts"})
+    FACTS = {"rule_induction": "rules", "extraction_plan": "extraction"}
+    OPTIONAL = frozenset(
+        {"unverified_for", "votes", "noise", "purchases", "at_end", "stopped_for", "curve", "cuts", "extraction_plan"}
+    )
 
     dataset: str
     labels: str
@@ -152,6 +156,7 @@ class LabelingOut(StepOutput):
     observations: str = ""
     rules: str = ""
     random_labels: str = ""
+    extraction: str = ""
     n_labeled: int
     n_labeled_before: int
     n_unverified: int
@@ -170,6 +175,7 @@ class LabelingOut(StepOutput):
     stopped_for: str | None = None
     curve: list[dict[str, Any]] | None = None
     cuts: list[dict[str, Any]] | None = None
+    extraction_plan: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

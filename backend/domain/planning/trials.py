@@ -1,10 +1,11 @@
 """The models that a compile tries, one after the other: a trial is one distillation and one evaluation.
 
-The first is what the spec asks for. A label task with `train.kind: auto` then tries the other kind of base too, and the
-measured K-score decides. When the best of them misses the gate by its accuracy or a class's or field's,
-`train.escalate` holds, the money lasts and the rank was nobody's wish but the default, twice the rank (and alpha) is
-tried once: it is more to ship, so a K-score that size or time made too low it only lowers; nor can it better a model
-without a mistake. What is here decides; it measures nothing.
+The first is what the spec asks for; of a json task whose pairs no extraction reproduces, a causal base. A label or json
+task with `train.kind: auto` then tries a causal base too, and the measured K-score decides. When the best of them
+misses the gate by its accuracy or a class's or field's, `train.escalate` holds, the money lasts and the rank was
+nobody's wish but the default, twice the rank (and alpha) is tried once: it is more to ship, so a K-score that size or
+time made too low it only lowers; nor can it better a model without a mistake. What is here decides; it measures
+nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,15 +17,18 @@ from backend.domain.evaluation.classification import PPM
 from backend.domain.evaluation.gate_floors import OF_ACCURACY
 from backend.domain.jobs.causal_jobs import CausalOptions
 from backend.domain.jobs.runner_jobs import TrainOptions
+from backend.domain.jobs.span_jobs import SpanOptions
 from backend.domain.jobs.students import Student
-from backend.domain.spec.defaults import train_kind
+from backend.domain.spec.defaults import may_extract, train_kind
 from backend.domain.spec.models import Spec
+from backend.domain.spec.training import CausalTrain, SpanTrain, Train
 
 
 class TrialKind(StrEnum):
-    """The kinds of base in the order of what an answer costs to serve."""
+    """The kinds of student in the order of what an answer costs to serve."""
 
     ENCODER = "encoder"
+    SPANS = "spans"
     CAUSAL = "causal"
 
 
@@ -78,10 +82,24 @@ class TrialOutcome:
         return cls(**(value | {"trial": Trial.from_json(value["trial"])}))
 
 
-def first_trial(spec: Spec) -> Trial:
-    """Return what every compile begins with; of `auto` the encoder, which is cheaper to train and to serve."""
-    kind = TrialKind.ENCODER if train_kind(spec) == "auto" else TrialKind(train_kind(spec))
-    return _as_written(spec, kind, TrialReason.FIRST)
+def first_kind(spec: Spec, *, extracts: bool = True) -> TrialKind:
+    """Return the kind that a compile begins with; of `auto` that which is cheaper to train and to serve. `extracts`:
+    whether an extraction reproduces the pairs of a json task."""
+    if may_extract(spec):
+        return TrialKind.SPANS if extracts else TrialKind.CAUSAL
+    return TrialKind.ENCODER if train_kind(spec) == "auto" else TrialKind(train_kind(spec))
+
+
+def may_be_causal(spec: Spec) -> bool:
+    """Say whether a causal base may be trained: where it is asked for, or where a json task that leaves its kind open
+    turns out to be no extraction."""
+    kind = train_kind(spec)
+    return kind in ("causal", "auto") or (kind == "spans" and spec.train.kind is None)
+
+
+def first_trial(spec: Spec, *, extracts: bool = True) -> Trial:
+    """Return what a compile begins with."""
+    return _as_written(spec, first_kind(spec, extracts=extracts), TrialReason.FIRST)
 
 
 def next_trial(spec: Spec, done: Sequence[TrialOutcome], money_left: int) -> Trial | None:
@@ -121,8 +139,10 @@ def best(outcomes: Sequence[TrialOutcome]) -> int:
 
 def most_trials(spec: Spec) -> int:
     """Return how many trials a compile can come to."""
-    n_kinds = 2 if train_kind(spec) == "auto" else 1
-    kinds = list(TrialKind) if n_kinds == 2 else [first_trial(spec).kind]
+    kinds = [first_kind(spec)]
+    if train_kind(spec) == "auto":
+        kinds.append(TrialKind.CAUSAL)
+    n_kinds = len(kinds)
     if spec.train.student == Student.FROZEN.value:  # which has no rank
         kinds = [kind for kind in kinds if kind is not TrialKind.ENCODER]
     may_escalate = any(_as_written(spec, kind, TrialReason.FIRST).rank == _default_rank(kind) for kind in kinds)
@@ -135,9 +155,25 @@ def _merit(outcome: TrialOutcome) -> tuple[bool, int, int, int]:
 
 
 def _as_written(spec: Spec, kind: TrialKind, why: TrialReason) -> Trial:
-    part = spec.train if kind is TrialKind.ENCODER else spec.train.causal
+    part = part_of(spec, kind)
     return Trial(kind=kind, rank=part.rank, alpha=part.alpha, why=why)
 
 
+def part_of(spec: Spec, kind: TrialKind) -> Train | SpanTrain | CausalTrain:
+    """The part of the spec that says how this kind is trained."""
+    match kind:
+        case TrialKind.ENCODER:
+            return spec.train
+        case TrialKind.SPANS:
+            return spec.train.spans
+        case TrialKind.CAUSAL:
+            return spec.train.causal
+
+
 def _default_rank(kind: TrialKind) -> int:
-    return TrainOptions().rank if kind is TrialKind.ENCODER else CausalOptions().rank
+    ranks = {
+        TrialKind.ENCODER: TrainOptions().rank,
+        TrialKind.SPANS: SpanOptions().rank,
+        TrialKind.CAUSAL: CausalOptions().rank,
+    }
+    return ranks[kind]

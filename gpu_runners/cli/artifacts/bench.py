@@ -20,8 +20,7 @@ from gpu_runners.cli.options import AddOptions
 from gpu_runners.cli.terminal import fail
 
 if TYPE_CHECKING:
-    from gpu_runners.artifacts.generative_model import GenerativeModel
-    from gpu_runners.artifacts.label_model import LabelModel
+    from gpu_runners.artifacts.loader import Model
     from gpu_runners.artifacts.rules_first import RulesFirst
 
 
@@ -95,18 +94,19 @@ def bench(
 
 def _measure_model(
     kolm: Kolm,
-    model: "LabelModel | GenerativeModel",
+    model: "Model",
     inputs: Sequence[str],
     *,
     at_once: int,
     rounds: int,
 ) -> dict[str, Any]:
     from gpu_runners.artifacts.label_model import LabelModel
+    from gpu_runners.artifacts.span_model import SpanModel
 
     model.rules = None  # measured by themselves
-    if isinstance(model, LabelModel):
+    if isinstance(model, LabelModel | SpanModel):
         times = [model.predict([text])[0]["latency_us"] for text in inputs for _ in range(rounds)]
-        return {"engine": {"device": model.engine.device}, "model_p50_us": round(statistics.median(times)), "arms": []}
+        return {"engine": {"device": model.device}, "model_p50_us": round(statistics.median(times)), "arms": []}
     from gpu_runners.artifacts.draft_measuring import arms_of, measure
 
     has_draft = "model " in str(model.engine.about.get("drafts"))

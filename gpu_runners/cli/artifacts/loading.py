@@ -10,8 +10,7 @@ from backend.domain.artifact import kolm_verify
 from backend.domain.artifact.kolm_verify import Kolm, KolmFileError
 
 if TYPE_CHECKING:
-    from gpu_runners.artifacts.generative_model import GenerativeModel
-    from gpu_runners.artifacts.label_model import LabelModel
+    from gpu_runners.artifacts.loader import Model
     from gpu_runners.artifacts.rules_first import RulesFirst
 
 
@@ -51,7 +50,7 @@ def rules_of(kolm: Kolm) -> "RulesFirst | None":
     return RulesFirst.from_members(kolm.members, labels=labels_of(kolm.members))
 
 
-def model_of(kolm: Kolm, *, max_running: int = 16, draft: str | None = None) -> "LabelModel | GenerativeModel":
+def model_of(kolm: Kolm, *, max_running: int = 16, draft: str | None = None) -> "Model":
     """The model of a verified artifact, its rules and its pack with it. Raises Refused."""
     # a second thread gains nothing on one text and loses much on a busy machine
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

@@ -100,7 +100,7 @@ def inspect(file: str, *, as_json: bool) -> int:
 _DOCUMENTS = frozenset(
     {
         *("spec.json", "k_score.json", "gate.json", "evals.json", "training_stats.json", "provenance.json"),
-        *("labels.json", "prompt.json", "recipes.json", "rules.json"),
+        *("labels.json", "prompt.json", "recipes.json", "rules.json", "extraction.json"),
     }
 )
 
@@ -116,6 +116,8 @@ def _show(kolm: Kolm) -> None:
         print(f"labels    {', '.join(as_line(str(label)) for label in json.loads(kolm.members['labels.json']))}")
     if "prompt.json" in kolm.members:
         print(f"answers   {as_line(_answers(json.loads(kolm.members['prompt.json'])))}")
+    if "extraction.json" in kolm.members:
+        print(f"answers   {as_line(_leaves(json.loads(kolm.members['extraction.json'])))}")
     print(f"recipes   {as_line(pack_line(kolm))}")
     print(f"rules     {as_line(rules_line(kolm))}")
     signers = ", ".join(keyid[:16] + "…" for keyid in kolm.signers)
@@ -138,6 +140,17 @@ def _answers(prompt: Any) -> str:
     fields = schema.get("properties") if isinstance(schema, dict) else None
     names = ", ".join(sorted(fields)) if isinstance(fields, dict) and fields else "any fields"
     return f"JSON with {names}, {longest}"
+
+
+def _leaves(plan: Any) -> str:
+    """Say in a line what a span student reads; the file's maker may have put anything there."""
+    rules = plan.get("rules") if isinstance(plan, dict) else None
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        return "of no known kind"
+    ways: dict[str, list[str]] = {}
+    for rule in rules:
+        ways.setdefault(str(rule.get("way")), []).append(str(rule.get("path")))
+    return "JSON by spans: " + "; ".join(f"{way} {', '.join(paths)}" for way, paths in ways.items())
 
 
 def run(
@@ -179,7 +192,9 @@ def _line(output: Mapping[str, Any]) -> str:
         doubt = "  unsure" if output.get("is_unsure") else ""
         label, ms = as_line(output["label"]), output["latency_us"] / 1000
         return f"{label}  {output['confidence']:.3f}{doubt}  {ms:.1f} ms{rule}"
-    return f"{output['output']}{'' if output['finish_reason'] == 'stop' else '  (cut off)'}{rule}"
+    sure = f"  {output['confidence']:.3f}" if "confidence" in output else ""
+    cut = "" if output["finish_reason"] == "stop" else "  (cut off)"
+    return f"{output['output']}{cut}{sure}{rule}"
 
 
 def serve(
@@ -198,9 +213,10 @@ def serve(
     except Refused as error:
         return fail(str(error), code=error.exit_code)
     from gpu_runners.artifacts.label_model import LabelModel
+    from gpu_runners.artifacts.span_model import SpanModel
     from gpu_runners.serving.label_server import ArtifactServer
 
-    if not isinstance(model, LabelModel):
+    if not isinstance(model, LabelModel | SpanModel):
         from gpu_runners.serving.openai.single import serve_one
 
         return serve_one(kolm, model, host=host, port=port)

@@ -55,6 +55,8 @@ class Engine(Protocol):
     @property
     def n_layers(self) -> int: ...
     @property
+    def width(self) -> int: ...
+    @property
     def target_modules(self) -> Sequence[str]: ...
 
     def embed(self, rows: Rows) -> Array:
@@ -62,6 +64,9 @@ class Engine(Protocol):
         ...
 
     def net(self, rows: Rows, head: Head, options: TrainOptions) -> Net: ...
+    def lora(self, *, rank: int, alpha: int) -> "LoraBody":
+        """Return LoRA on all layers, for heads on their states; its random numbers are torch's."""
+        ...
 
 
 def load_engine(base: Base, *, device: torch.device, pooling: Pooling, precision: str) -> Engine:
@@ -80,7 +85,7 @@ class LeanEngine:
     target_modules = ("dense", "key", "query", "value")
 
     def __init__(self, body: FrozenBert, *, pooling: Pooling) -> None:
-        self.body, self.pooling, self.n_layers = body, pooling, body.n_layers
+        self.body, self.pooling, self.n_layers, self.width = body, pooling, body.n_layers, body.width
         self._kept: tuple[Rows, int, list[Tensor]] | None = None
 
     def embed(self, rows: Rows) -> Array:
@@ -121,6 +126,70 @@ class LeanEngine:
     def net(self, rows: Rows, head: Head, options: TrainOptions) -> "LeanNet":
         return LeanNet(self, rows, head, options)
 
+    def lora(self, *, rank: int, alpha: int) -> "LeanLora":
+        return LeanLora(self.body, first=0, rank=rank, alpha=alpha)
+
+
+class LoraBody(Protocol):
+    """A frozen body with LoRA matrices. `trained`: its parameters by name."""
+
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def trained(self) -> Mapping[str, nn.Parameter]: ...
+
+    def states(self, rows: Rows, *, dropout: float) -> tuple[Tensor, Tensor]:
+        """(b, t, d) float32 states of the last layer of some rows, padded on the right, and the (b, t) mask."""
+        ...
+
+    def pairs(self) -> dict[str, tuple[Array, Array]]:
+        """The LoRA matrices (A, B) by the path of the module that they adapt."""
+        ...
+
+
+class LeanLora:
+    """LoRA on the layers of a `FrozenBert` from `first` on."""
+
+    def __init__(self, body: FrozenBert, *, first: int, rank: int, alpha: int) -> None:
+        self.body, self.first, self.rank, self._scale = body, first, rank, alpha / rank
+        self.device = body.device
+        self.trained: dict[str, nn.Parameter] = {}
+        for layer in range(first, body.n_layers):
+            for site, paths in SITES.items():
+                out, into = body.shape(layer, site)
+                a = torch.empty((len(paths) * rank, into)).uniform_(-(into**-0.5), into**-0.5)
+                self.add(f"{layer}.{site}.a", a)
+                self.add(f"{layer}.{site}.b", torch.zeros((len(paths) * out, rank)))
+
+    def add(self, name: str, value: Tensor) -> None:
+        self.trained[name] = nn.Parameter(value.to(self.device))
+
+    def matrices(self, *, dropout: float) -> dict[int, dict[str, Lora]]:
+        """Dropout turns off inputs of each A for a whole step: an expectation as of dropout in each token, one random
+        number for a column instead of one for each token's."""
+        out: dict[int, dict[str, Lora]] = {}
+        for layer in range(self.first, self.body.n_layers):
+            for site in SITES:
+                a, b = self.trained[f"{layer}.{site}.a"], self.trained[f"{layer}.{site}.b"]
+                kept = a * ((torch.rand(a.shape[1]) >= dropout).to(a) / (1 - dropout)) if dropout else a
+                out.setdefault(layer, {})[site] = Lora(a=kept, b=b, scale=self._scale)
+        return out
+
+    def states(self, rows: Rows, *, dropout: float) -> tuple[Tensor, Tensor]:
+        """(b, t, d) float32 states of the last layer, and the (b, t) mask; `dropout` is of what each layer adds."""
+        batch = self.body.start(rows)
+        states = through(self.body, batch, self.first, self.matrices(dropout=0.0), dropout=dropout)
+        return batch.pad(states), batch.mask
+
+    def pairs(self) -> dict[str, tuple[Array, Array]]:
+        lora = {}
+        for layer in range(self.first, self.body.n_layers):
+            for site, paths in SITES.items():
+                sides = [self.trained[f"{layer}.{site}.{side}"].chunk(len(paths)) for side in "ab"]
+                for path, a, b in zip(paths, *sides, strict=True):
+                    lora[f"encoder.layer.{layer}.{path}"] = (to_numpy(a), to_numpy(b))
+        return lora
+
 
 class LeanNet:
     """LoRA on the top layers of a `FrozenBert`; what lies below them is computed once a row."""
@@ -131,18 +200,10 @@ class LeanNet:
         self._first = first_layer(engine.n_layers, options.layers)
         self._below = engine.states(rows, self._first)
         torch.manual_seed(options.seed)
-        self.trained: dict[str, nn.Parameter] = {}
-        for layer in range(self._first, engine.n_layers):
-            for site, paths in SITES.items():
-                out, into = engine.body.shape(layer, site)
-                a = torch.empty((len(paths) * options.rank, into)).uniform_(-(into**-0.5), into**-0.5)
-                self._add(f"{layer}.{site}.a", a)
-                self._add(f"{layer}.{site}.b", torch.zeros((len(paths) * out, options.rank)))
-        self._add("head.weight", torch.from_numpy(head.weight.copy()))
-        self._add("head.bias", torch.from_numpy(head.bias.copy()))
-
-    def _add(self, name: str, value: Tensor) -> None:
-        self.trained[name] = nn.Parameter(value.to(self.device))
+        self._lora = LeanLora(engine.body, first=self._first, rank=options.rank, alpha=options.alpha)
+        self._lora.add("head.weight", torch.from_numpy(head.weight.copy()))
+        self._lora.add("head.bias", torch.from_numpy(head.bias.copy()))
+        self.trained = self._lora.trained
 
     def logits(self, chosen: Sequence[int], *, dropout: bool) -> Tensor:
         embedded = self.vectors(chosen, dropout=dropout)
@@ -150,7 +211,7 @@ class LeanNet:
 
     def vectors(self, chosen: Sequence[int], *, dropout: bool) -> Tensor:
         batch = self._engine.batch(self._rows, chosen, self._first, self._below)
-        lora = self._lora(dropout=dropout)
+        lora = self._lora.matrices(dropout=self._options.dropout if dropout else 0.0)
         rate = self._body.dropout if dropout else 0.0
         states = through(self._body, batch, self._first, lora, dropout=rate)
         return unit(states, batch, self._engine.pooling)
@@ -160,28 +221,9 @@ class LeanNet:
             self.trained["head.weight"].copy_(torch.from_numpy(head.weight))
             self.trained["head.bias"].copy_(torch.from_numpy(head.bias))
 
-    def _lora(self, *, dropout: bool) -> dict[int, dict[str, Lora]]:
-        """Dropout turns off inputs of each A for a whole step: an expectation as of dropout in each token, one random
-        number for a column instead of one for each token's."""
-        rate = self._options.dropout if dropout else 0.0
-        out: dict[int, dict[str, Lora]] = {}
-        for layer in range(self._first, self._body.n_layers):
-            for site in SITES:
-                a, b = self.trained[f"{layer}.{site}.a"], self.trained[f"{layer}.{site}.b"]
-                kept = a * ((torch.rand(a.shape[1]) >= rate).to(a) / (1 - rate)) if rate else a
-                scale = self._options.alpha / self._options.rank
-                out.setdefault(layer, {})[site] = Lora(a=kept, b=b, scale=scale)
-        return out
-
     def adapter(self, baseline: Head) -> Adapter:
-        lora = {}
-        for layer in range(self._first, self._body.n_layers):
-            for site, paths in SITES.items():
-                sides = [self.trained[f"{layer}.{site}.{side}"].chunk(len(paths)) for side in "ab"]
-                for path, a, b in zip(paths, *sides, strict=True):
-                    lora[f"encoder.layer.{layer}.{path}"] = (to_numpy(a), to_numpy(b))
         head = Head(weight=to_numpy(self.trained["head.weight"]), bias=to_numpy(self.trained["head.bias"]))
-        return Adapter(lora=lora, head=head, baseline=baseline)
+        return Adapter(lora=self._lora.pairs(), head=head, baseline=baseline)
 
 
 def through(

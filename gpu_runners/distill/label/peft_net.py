@@ -14,8 +14,9 @@ from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill.label.nets import Rows, first_layer
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder import LabelNet, embed_all, load_body, width_of
+from gpu_runners.models.encoder_tokens import pad
 from gpu_runners.models.label_adapter import Adapter, Head
-from gpu_runners.models.merging import from_peft, linear_names
+from gpu_runners.models.merging import from_peft, linear_names, lora_pairs
 from gpu_runners.models.tensor_files import Array
 
 
@@ -25,7 +26,7 @@ class PeftEngine:
 
     def __init__(self, body: nn.Module, *, pooling: Pooling, precision: str) -> None:
         self.body, self.pooling, self.precision = body, pooling, precision
-        self.n_layers = int(getattr(body.config, "num_hidden_layers", 0))
+        self.n_layers, self.width = int(getattr(body.config, "num_hidden_layers", 0)), width_of(body)
         self.target_modules: Sequence[str] = linear_names(body)
 
     @classmethod
@@ -40,6 +41,9 @@ class PeftEngine:
     def net(self, rows: Rows, head: Head, options: TrainOptions) -> "PeftNet":
         return PeftNet(self, rows, head, options)
 
+    def lora(self, *, rank: int, alpha: int) -> "PeftLora":
+        return PeftLora(self, rank=rank, alpha=alpha)
+
 
 class PeftNet:
     """`engine.body` is copied, never changed. Its own dropout is on while it trains, as its family was trained."""
@@ -48,7 +52,10 @@ class PeftNet:
         self._rows, self._precision = rows, engine.precision
         self.device = next(engine.body.parameters()).device
         torch.manual_seed(options.seed)
-        adapted = _with_lora(copy.deepcopy(engine.body), options, engine.n_layers)
+        targets = _targets(engine.body, first_layer(engine.n_layers, options.layers))
+        adapted = _with_lora(
+            copy.deepcopy(engine.body), targets, rank=options.rank, alpha=options.alpha, dropout=options.dropout
+        )
         net = LabelNet(adapted, width=width_of(engine.body), n_labels=len(head.bias), pooling=engine.pooling)
         self.net = net.to(self.device)
         self.net.set_head(head)
@@ -69,15 +76,37 @@ class PeftNet:
         return from_peft(self.net, baseline=baseline)
 
 
-def _with_lora(body: nn.Module, options: TrainOptions, n_layers: int) -> nn.Module:
+class PeftLora:
+    """LoRA on all linear layers of a body, for heads on its states."""
+
+    def __init__(self, engine: PeftEngine, *, rank: int, alpha: int) -> None:
+        self.device, self._precision = next(engine.body.parameters()).device, engine.precision
+        body = copy.deepcopy(engine.body)
+        self._body = _with_lora(body, list(linear_names(body)), rank=rank, alpha=alpha, dropout=0.0).to(self.device)
+        self._pad_id = int(getattr(engine.body.config, "pad_token_id", 0) or 0)
+        self.trained = {name: p for name, p in self._body.named_parameters() if p.requires_grad}
+
+    def states(self, rows: Rows, *, dropout: float) -> tuple[Tensor, Tensor]:
+        """(b, t, d) float32 and the (b, t) mask. The body's own dropout is on where `dropout` is above 0."""
+        self._body.train(dropout > 0)
+        ids, mask = (torch.from_numpy(one).to(self.device) for one in pad(rows, pad_id=self._pad_id))
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._precision == "bf16"):
+            states: Tensor = self._body(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+        return states, mask
+
+    def pairs(self) -> dict[str, tuple[Array, Array]]:
+        return lora_pairs(self._body)
+
+
+def _with_lora(body: nn.Module, targets: list[str], *, rank: int, alpha: int, dropout: float) -> nn.Module:
     from peft import LoraConfig, TaskType, get_peft_model
 
     config = LoraConfig(
         task_type=TaskType.FEATURE_EXTRACTION,
-        r=options.rank,
-        lora_alpha=options.alpha,
-        lora_dropout=options.dropout,
-        target_modules=_targets(body, first_layer(n_layers, options.layers)),
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=dropout,
+        target_modules=targets,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft 0.21 asks transformers 5.23 by a deprecated name

@@ -12,7 +12,7 @@ from backend.domain.planning.preflight.lines import (
     passed_line,
     warning_line,
 )
-from backend.domain.planning.trials import TrialKind
+from backend.domain.planning.trials import TrialKind, first_kind
 from backend.domain.spec.defaults import train_kind
 from backend.domain.spec.models import Spec
 
@@ -46,10 +46,12 @@ class BaseInUse:
     variant: str = "lora"
 
 
-def bases_of(spec: Spec) -> list[BaseInUse]:
-    """The bases that the spec's trials train, in their order."""
-    kind, train = train_kind(spec), spec.train
-    encoder = BaseInUse(name=train.base, kind=TrialKind.ENCODER, field="train.base", rank=train.rank)
+def bases_of(spec: Spec, *, extracts: bool = True) -> list[BaseInUse]:
+    """The bases that the spec's trials train, in their order. `extracts`: whether the pairs of a json task can be
+    answered by a span student, as far as gold shows it."""
+    first, train = first_kind(spec, extracts=extracts), spec.train
+    rank = train.spans.rank if first is TrialKind.SPANS else train.rank
+    encoder = BaseInUse(name=train.base, kind=TrialKind.ENCODER, field="train.base", rank=rank)
     causal = BaseInUse(
         name=train.causal.base,
         kind=TrialKind.CAUSAL,
@@ -57,7 +59,8 @@ def bases_of(spec: Spec) -> list[BaseInUse]:
         rank=train.causal.rank,
         variant=train.causal.variant,
     )
-    return [base for base in (encoder, causal) if kind in (base.kind, "auto")]
+    needed = [encoder] if first is not TrialKind.CAUSAL else []
+    return [*needed, *([causal] if first is TrialKind.CAUSAL or train_kind(spec) == "auto" else [])]
 
 
 def runner_line(base: BaseInUse, runners: Sequence[KnownRunner]) -> PreflightLine:

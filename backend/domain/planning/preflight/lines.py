@@ -17,6 +17,7 @@ class Check(StrEnum):
     """The checks in the order in which a list has them."""
 
     GOLD = "gold"
+    STUDENT = "student"
     GATE = "gate"
     TEACHER_SETTINGS = "teacher_settings"
     PRICE = "price"

@@ -25,10 +25,11 @@ def reading_lines(spec: Spec, *, texts: Sequence[str], embedder: str) -> list[Pr
     if not texts:
         return []
     readers = {"embedder": embedder}
-    if train_kind(spec) == TrialKind.ENCODER:
+    kind = train_kind(spec)
+    if kind in (TrialKind.ENCODER, TrialKind.SPANS):
         readers["train.base"] = spec.train.base
     foreign = [field for field, name in readers.items() if not _knows_language(name, texts)]
-    return [*(_cut_lines(spec, texts) if "train.base" in readers else ()), *(_language_lines(foreign))]
+    return [*(_cut_lines(spec, texts) if kind == TrialKind.ENCODER else ()), *(_language_lines(foreign))]
 
 
 def _cut_lines(spec: Spec, texts: Sequence[str]) -> list[PreflightLine]:

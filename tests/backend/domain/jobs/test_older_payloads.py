@@ -23,6 +23,7 @@ from backend.domain.jobs.runner_jobs import (
     SelectResult,
 )
 from backend.domain.jobs.runner_results import evaluate_causal_result, evaluate_result
+from backend.domain.jobs.span_jobs import DistillSpansJob, DistillSpansResult, EvaluateSpansJob, EvaluateSpansResult
 
 SHA = "5" * 64
 OPTIONS = {"rank": 8, "seed": 7}
@@ -30,8 +31,10 @@ WIRES = {
     RunnerJobKind.CHECK_BASE: (CheckBaseJob, CheckBaseResult),
     RunnerJobKind.DISTILL: (DistillJob, DistillResult),
     RunnerJobKind.DISTILL_CAUSAL: (DistillCausalJob, DistillCausalResult),
+    RunnerJobKind.DISTILL_SPANS: (DistillSpansJob, DistillSpansResult),
     RunnerJobKind.EVALUATE: (EvaluateJob, EvaluateResult),
     RunnerJobKind.EVALUATE_CAUSAL: (EvaluateCausalJob, EvaluateCausalResult),
+    RunnerJobKind.EVALUATE_SPANS: (EvaluateSpansJob, EvaluateSpansResult),
     RunnerJobKind.INFER: (InferJob, InferResult),
     RunnerJobKind.PACK_RECIPES: (PackRecipesJob, PackRecipesResult),
     RunnerJobKind.SELECT: (SelectJob, SelectResult),
@@ -137,7 +140,12 @@ OLD_RESULTS = {
         "runner_ms": 1,
     },
 }
-NEW_SINCE = {RunnerJobKind.CHECK_BASE, RunnerJobKind.PACK_RECIPES}  # the release before had no such jobs
+NEW_SINCE = {
+    RunnerJobKind.CHECK_BASE,
+    RunnerJobKind.DISTILL_SPANS,
+    RunnerJobKind.EVALUATE_SPANS,
+    RunnerJobKind.PACK_RECIPES,
+}  # the release before had no such jobs
 
 
 def test_every_kind_is_tried() -> None:

@@ -298,7 +298,7 @@ def test_every_trial_that_may_follow_stands_in_the_high_bound_and_auto_in_all() 
 def test_a_recipe_pack_is_expected_to_cost_its_base_and_its_budget_of_seconds() -> None:
     step = StepName.EVALUATION
     without, some, long = (
-        estimate(generative("json", recipes=recipes), n_heldout=30)
+        estimate(generative("text", recipes=recipes), n_heldout=30)
         for recipes in ({"enabled": False}, {"budget_s": 10}, {"budget_s": 70})
     )
     prices = price_book().prices
@@ -307,13 +307,13 @@ def test_a_recipe_pack_is_expected_to_cost_its_base_and_its_budget_of_seconds() 
     assert long.steps[step].expected - some.steps[step].expected == 60 * a_second
     assert without.steps[step].low == some.steps[step].low  # none is made below the gate
     assert any("10 s of measuring what drafts" in line for line in some.assumptions)
-    for none in (spec(recipes={"budget_s": 600}), generative("json", recipes={"sources": []})):
+    for none in (spec(recipes={"budget_s": 600}), generative("text", recipes={"sources": []}), generative("json")):
         assert recipes_cost(none).high == 0
 
 
 def test_a_larger_base_counts_each_token_more_often() -> None:
     bases = ("kolm-tiny-1", "Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen2.5-7B-Instruct")
-    made = [estimate(generative("json", train={"causal": {"base": base}}), n_heldout=30) for base in bases]
+    made = [estimate(generative("text", train={"causal": {"base": base}}), n_heldout=30) for base in bases]
     small, usual, large = (one.steps[StepName.DISTILLATION].expected for one in made)
     assert small == usual
     assert large > 10 * usual

@@ -48,7 +48,10 @@ def trial(kind: str, rank: int = 8, why: str = "first") -> Trial:
         (spec(kind="encoder"), "encoder"),
         (spec(kind="causal"), "causal"),
         (spec(kind="auto"), "encoder"),
-        (json_spec(), "causal"),
+        (json_spec(), "spans"),
+        (json_spec(kind="auto"), "spans"),
+        (json_spec(kind="spans"), "spans"),
+        (json_spec(causal={"rank": 4}), "causal"),
         (json_spec(kind="causal"), "causal"),
     ],
 )
@@ -57,11 +60,25 @@ def test_the_first_trial_is_what_the_spec_asks_for(made: Spec, kind: str) -> Non
     assert first_trial(made).why == "first"
 
 
+def test_a_json_task_that_is_no_extraction_begins_with_a_causal_base() -> None:
+    assert first_trial(json_spec(), extracts=False).kind is TrialKind.CAUSAL
+    assert first_trial(json_spec(kind="auto"), extracts=False).kind is TrialKind.CAUSAL
+    assert next_trial(json_spec(kind="auto"), [outcome(trial("causal"))], 10**6).why is TrialReason.ESCALATION  # type: ignore[union-attr]
+
+
+def test_spans_and_a_causal_base_compete_where_the_spec_says_auto() -> None:
+    made = json_spec(kind="auto")
+    second = next_trial(made, [outcome(first_trial(made), passed=True)], 10**6)
+    assert second == Trial(kind=TrialKind.CAUSAL, rank=8, alpha=16, why=TrialReason.AUTO)
+    assert best([outcome(first_trial(made), 700_000), outcome(second, 700_001)]) == 1
+    assert best([outcome(first_trial(made), 700_000), outcome(second, 700_000)]) == 0
+
+
 def test_a_missed_gate_is_answered_with_twice_the_rank_once() -> None:
     made = json_spec()
     first = first_trial(made)
     second = next_trial(made, [outcome(first)], 10**6)
-    assert second == Trial(kind=TrialKind.CAUSAL, rank=16, alpha=32, why=TrialReason.ESCALATION)
+    assert second == Trial(kind=TrialKind.SPANS, rank=32, alpha=64, why=TrialReason.ESCALATION)
     assert next_trial(made, [outcome(first), outcome(second)], 10**6) is None
 
 

@@ -84,7 +84,8 @@ def test_a_json_spec_says_everything_and_is_read_back() -> None:
     assert (plain["output"]["accuracy"], plain["output"]["max_tokens"]) == ("field_f1", 256)
     assert plain["examples"]["inline"][3]["output"] == '{"order": "AB-3", "total": 3}'
     assert [(part.name, part.share, part.label) for part in effective_slices(spec)] == [("general", 1.0, None)]
-    assert (train_kind(spec), answer_max_tokens(spec)) == ("causal", 256)
+    assert (train_kind(spec), answer_max_tokens(spec)) == ("spans", 256)
+    assert train_kind(parse_spec(json_document(train={"causal": {"rank": 4}}))) == "causal"
 
 
 def test_a_text_spec_says_everything_and_is_read_back() -> None:
@@ -199,8 +200,7 @@ def test_checks_are_called_by_their_kind_and_field_or_their_name() -> None:
         ({"examples": {"inline": JSON_GOLD[:1]}}, "/examples", "too_few_examples", "at least two, so"),
         ({"examples": {"inline": JSON_GOLD[:40]}}, "/examples", "too_few_heldout", "gives 12"),
         ({"slices": [{"name": "a", "share": 1, "label": "x"}]}, "/slices/0/label", "not_used", "no labels"),
-        ({"train": {"kind": "encoder"}}, "/train/kind", "not_used", "only a label task"),
-        ({"train": {"kind": "auto"}}, "/train/kind", "not_used", "only a label task"),
+        ({"train": {"kind": "encoder"}}, "/train/kind", "not_used", "a json task is not learned so"),
         ({"train": {"causal": {"patch_size": 4}}}, "/train/causal/patch_size", "not_used", "both"),
         ({"train": {"causal": {"patch_share": 0.5}}}, "/train/causal/patch_size", "not_used", "both"),
         (
@@ -236,7 +236,9 @@ def test_what_is_wrong_with_a_json_spec_is_named_where_it_stands(
         ),
         ({"output": {"type": "text", "max_chars": 10}}, "/examples/inline/0/output", "bad_answer", "output.max_chars"),
         ({"output": {"type": "text", "schema": {}}}, "/output/schema", "unknown_key", "known are"),
-        ({"train": {"kind": "encoder"}}, "/train/kind", "not_used", "only a label task"),
+        ({"train": {"kind": "encoder"}}, "/train/kind", "not_used", "a text task is not learned so"),
+        ({"train": {"kind": "auto"}}, "/train/kind", "not_used", "a text task is not learned so"),
+        ({"train": {"kind": "spans"}}, "/train/kind", "not_used", "a text task is not learned so"),
     ],
 )
 def test_what_is_wrong_with_a_text_spec_is_named_where_it_stands(

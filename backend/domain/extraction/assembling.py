@@ -1,0 +1,240 @@
+"""The way from what was read of an input to its answer: spans become values, values an object that fits the schema.
+
+A list of objects is divided where a span opens a new element, or would fill a field twice. Whatever was read, the
+answer fits: a value that its leaf's schema refuses is not taken, a needed leaf without one has the pairs' commonest,
+and an answer that still does not fit as a whole is the plan's `fallback`.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+from backend.domain.answers.json_schemas import normal_schema, validator
+from backend.domain.extraction.converters import convert
+from backend.domain.extraction.plan import ExtractionPlan, Way
+from backend.domain.extraction.schema_leaves import ELEMENT, Leaf, leaves_of_schema
+
+Accepts = Callable[[Any], bool]
+Steps = Sequence[str | int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanRead:
+    """A span of the input that was read as a value of the rule `rule`, with `confidence` in [0, 1]. `opens`: it begins
+    a new element of its list. `is_spare`: it is the best of a leaf that has no other, and counts only where the leaf
+    is always there."""
+
+    rule: int
+    start: int
+    end: int
+    confidence: float = 1.0
+    opens: bool = False
+    is_spare: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassRead:
+    """The class of a closed set; of a MANY rule, each value that is there has one."""
+
+    rule: int
+    value: Any
+    confidence: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldRead:
+    """A field of an answer: the number of its rule, its path with the numbers of list elements, its value, how sure it
+    is, and the span of the input that it came from (code points; None where it was not copied)."""
+
+    rule: int
+    path: str
+    value: Any
+    confidence: float
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(slots=True)
+class _Answer:
+    """The answer under construction."""
+
+    value: Any
+    fields: list[FieldRead] = field(default_factory=list)
+
+    def put(self, steps: Steps, value: Any, read: FieldRead | None) -> None:
+        """Write a value at a path, in which the elements of lists have numbers."""
+        if not steps:
+            self.value = value
+        else:
+            here = self.value
+            for step, following in pairwise(steps):
+                here = _inside(here, step, following)
+            _set(here, steps[-1], value)
+        if read is not None:
+            self.fields.append(read)
+
+
+class Assembler:
+    """Puts together answers of one schema by one plan."""
+
+    def __init__(self, schema: Mapping[str, Any], plan: ExtractionPlan) -> None:
+        self.plan = plan
+        leaves, _ = leaves_of_schema(schema)
+        by_path = {leaf.path: leaf for leaf in leaves}
+        self.leaves: list[Leaf] = [by_path[rule.path] for rule in plan.rules]
+        self._accepts: list[Accepts] = [_acceptance(leaf) for leaf in self.leaves]
+        self._fits = validator(schema)
+        self._schema = normal_schema(schema)
+
+    def answer(self, text: str, spans: Sequence[SpanRead], classes: Sequence[ClassRead]) -> tuple[Any, list[FieldRead]]:
+        """The answer, which fits the schema, and its fields."""
+        made = _Answer(value=_skeleton(self._schema))
+        groups = self._elements(spans)
+        for number, (rule, leaf) in enumerate(zip(self.plan.rules, self.leaves, strict=True)):
+            own = [span for span in spans if span.rule == number]
+            if rule.way in (Way.CLOSED, Way.MANY):
+                self._put_classes(made, number, [one for one in classes if one.rule == number])
+            elif leaf.is_listed:
+                self._put_elements(made, number, text, own)
+            elif leaf.list_path:
+                for nth, group in enumerate(groups.get(leaf.list_path, [])):
+                    members = [span for span in group if span.rule == number]
+                    self._put_one(made, number, text, members, nth=nth)
+            else:
+                self._put_one(made, number, text, own)
+        if self._fits(made.value):
+            return self.plan.fallback, []
+        return made.value, made.fields
+
+    def _put_one(
+        self, made: _Answer, number: int, text: str, spans: Sequence[SpanRead], *, nth: int | None = None
+    ) -> None:
+        rule, leaf = self.plan.rules[number], self.leaves[number]
+        steps = [(nth or 0) if step == ELEMENT else step for step in leaf.steps]
+        path = path_of(steps)
+        read = self._value(number, text, spans)
+        if read is not None:
+            self._put_span(made, number, steps, *read)
+        elif rule.has_default:
+            share = rule.n_right / rule.n if rule.n else 0.0
+            made.put(steps, rule.default, FieldRead(rule=number, path=path, value=rule.default, confidence=share))
+        elif leaf.is_nullable and (rule.writes_null or leaf.is_needed):
+            made.put(steps, None, None)
+        elif leaf.is_needed and rule.fallback is not None:
+            made.put(steps, rule.fallback, FieldRead(rule=number, path=path, value=rule.fallback, confidence=0.0))
+
+    def _put_span(self, made: _Answer, number: int, steps: Steps, value: Any, span: SpanRead) -> None:
+        read = FieldRead(
+            rule=number,
+            path=path_of(steps),
+            value=value,
+            confidence=span.confidence,
+            start=span.start,
+            end=span.end,
+        )
+        made.put(steps, value, read)
+
+    def _value(self, number: int, text: str, spans: Sequence[SpanRead]) -> tuple[Any, SpanRead] | None:
+        """The value of the surest span that gives one, or of all spans joined."""
+        rule, accepts = self.plan.rules[number], self._accepts[number]
+        sure = [span for span in spans if not span.is_spare] or [span for span in spans if rule.is_always]
+        if rule.separator is not None and len(sure) > 1:
+            ordered = sorted(sure, key=lambda span: span.start)
+            parts = [convert(rule.conversions, text[span.start : span.end], lambda _: True) for span in ordered]
+            joined = rule.separator.join(str(part) for part in parts if part is not None)
+            if joined and accepts(joined):
+                least = min(span.confidence for span in ordered)
+                whole = SpanRead(rule=number, start=ordered[0].start, end=ordered[-1].end, confidence=least)
+                return joined, whole
+        for span in sorted(sure, key=lambda span: (-span.confidence, span.start)):
+            value = convert(rule.conversions, text[span.start : span.end], accepts)
+            if value is not None:
+                return value, span
+        return None
+
+    def _put_elements(self, made: _Answer, number: int, text: str, spans: Sequence[SpanRead]) -> None:
+        """The elements of a list of scalars, in the order of the text."""
+        rule, leaf, accepts = self.plan.rules[number], self.leaves[number], self._accepts[number]
+        nth = 0
+        for span in sorted(spans, key=lambda span: span.start):
+            value = convert(rule.conversions, text[span.start : span.end], accepts)
+            if value is not None and not span.is_spare:
+                self._put_span(made, number, [*leaf.steps[:-1], nth], value, span)
+                nth += 1
+
+    def _elements(self, spans: Sequence[SpanRead]) -> dict[str, list[list[SpanRead]]]:
+        """The spans of each list of objects, divided into its elements."""
+        groups: dict[str, list[list[SpanRead]]] = {}
+        for span in sorted(spans, key=lambda span: span.start):
+            at = self.leaves[span.rule].list_path
+            if not at or span.is_spare:
+                continue
+            elements = groups.setdefault(at, [])
+            is_single = self.plan.rules[span.rule].separator is None
+            is_filled = is_single and bool(elements) and any(other.rule == span.rule for other in elements[-1])
+            if not elements or span.opens or is_filled:
+                elements.append([])
+            elements[-1].append(span)
+        return groups
+
+    def _put_classes(self, made: _Answer, number: int, reads: Sequence[ClassRead]) -> None:
+        rule, leaf = self.plan.rules[number], self.leaves[number]
+        for nth, read in enumerate(reads if rule.way is Way.MANY else reads[:1]):
+            steps: list[str | int] = list(leaf.steps)
+            if rule.way is Way.MANY:
+                steps[-1] = nth
+            if read.value is not None:
+                own = FieldRead(rule=number, path=path_of(steps), value=read.value, confidence=read.confidence)
+                made.put(steps, read.value, own)
+            elif leaf.is_nullable and (rule.writes_null or leaf.is_needed):
+                made.put(steps, None, None)
+
+
+@lru_cache(maxsize=512)
+def _validator_of(text: str) -> Callable[[Any], list[str]]:
+    return validator(json.loads(text))
+
+
+def _acceptance(leaf: Leaf) -> Accepts:
+    fits = _validator_of(json.dumps(dict(leaf.schema), sort_keys=True))
+    return lambda value: not fits(value)
+
+
+def _skeleton(schema: Any) -> Any:
+    """The containers that an answer must have."""
+    if not isinstance(schema, Mapping) or schema.get("type") not in ("object", "array"):
+        return None
+    if schema["type"] == "array":
+        return []
+    fields = schema.get("properties", {})
+    made = {name: _skeleton(fields[name]) for name in schema.get("required", ()) if name in fields}
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def path_of(steps: Steps) -> str:
+    return "".join(f"/{step}" for step in steps)
+
+
+def _inside(here: Any, step: str | int, following: str | int) -> Any:
+    """The container at a step of a list or object, made where it is not there yet."""
+    empty: Any = [] if isinstance(following, int) else {}
+    if isinstance(step, int):
+        while len(here) <= step:
+            here.append({})
+        return here[step]
+    return here.setdefault(field_name(step), empty)
+
+
+def _set(here: Any, step: str | int, value: Any) -> None:
+    if isinstance(step, int):
+        here.append(value)
+    else:
+        here[field_name(step)] = value
+
+
+def field_name(step: str) -> str:
+    """The name that a path's step spells (RFC 6901, and `~2` for a field that is called `*`)."""
+    return "*" if step == "~2" else step.replace("~1", "/").replace("~0", "~")

@@ -1,0 +1,29 @@
+"""An extraction plan in words, for messages."""
+
+from collections.abc import Sequence
+
+from backend.domain.extraction.plan import ExtractionPlan, Refusal
+
+MOST_NAMED = 5
+
+
+def names(refusals: Sequence[Refusal]) -> str:
+    """The paths of some refused leaves."""
+    shown = [one.path or "the answer" for one in refusals[:MOST_NAMED]]
+    return ", ".join(shown) + (f" and {len(refusals) - MOST_NAMED} more" if len(refusals) > MOST_NAMED else "")
+
+
+def refusal_message(plan: ExtractionPlan) -> str:
+    """The reason why a task is no extraction, with the leaves and some of their values, and what to do."""
+    lost = plan.refusals or tuple(
+        Refusal(path=rule.path, why="", n=rule.n, n_wrong=rule.n - rule.n_right)
+        for rule in sorted(plan.rules, key=lambda rule: rule.n_right - rule.n)[:3]
+        if rule.n_right < rule.n
+    )
+    examples = [example for one in lost[:3] for example in one.examples[:1]]
+    shown = f" (such as {', '.join(examples)})" if examples else ""
+    return (
+        f"A span student copies values from the input or chooses them from a closed set, and brings back "
+        f"{plan.n_right:,} of the {plan.n_values:,} values in the pairs. It cannot answer {names(lost) or 'the task'}"
+        f"{shown}."
+    )

@@ -1,0 +1,1 @@
+"""Training of a json task's span students."""

@@ -1,0 +1,171 @@
+"""The way from the logits of a span student to the spans and classes that it read. Needs no torch.
+
+Each layer of tags is decoded as a whole: the likeliest sequence in which a value goes on only where it began (Viterbi
+over begins, goes on, outside; the transitions weigh nothing else). A span's raw confidence is its least sure token.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_softmax, logit
+
+from backend.domain.extraction.assembling import ClassRead, SpanRead
+from backend.domain.extraction.plan import ExtractionPlan, Way
+from gpu_runners.models.spans.adapter import CLASSES, OPENS, TAGS
+from gpu_runners.models.tensor_files import Array
+
+PPM = 1_000_000
+IMPOSSIBLE = np.float32(-1e9)
+_EDGE = 1e-6
+SPANS, SETS, ANSWER = "spans", "classes", "answer"  # the kinds of what a confidence is about
+
+Logits = Mapping[str, Array]
+Offsets = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The spans and classes of one input, with how sure the least sure decision was, those that nothing is there
+    among them."""
+
+    spans: tuple[SpanRead, ...]
+    classes: tuple[ClassRead, ...]
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Slope and offset of the log-odds, by what is judged: spans, classes, whole answers."""
+
+    lines: Mapping[str, tuple[float, float]]
+
+    def __call__(self, kind: str, raw: float) -> float:
+        slope, offset = self.lines.get(kind, (1.0, 0.0))
+        return float(expit(slope * logit(min(max(raw, _EDGE), 1 - _EDGE)) + offset))
+
+    def to_json(self) -> dict[str, list[int]]:
+        return {kind: [round(value * PPM) for value in line] for kind, line in sorted(self.lines.items())}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Sequence[int]]) -> "Calibration":
+        return cls(lines={kind: (line[0] / PPM, line[1] / PPM) for kind, line in value.items()})
+
+    def reading(self, reading: Reading) -> Reading:
+        """The reading with calibrated confidences."""
+        return Reading(
+            spans=tuple(replace(one, confidence=self(SPANS, one.confidence)) for one in reading.spans),
+            classes=tuple(replace(one, confidence=self(SETS, one.confidence)) for one in reading.classes),
+            confidence=self(ANSWER, reading.confidence),
+        )
+
+
+PLAIN = Calibration(lines={})
+
+
+def read_logits(plan: ExtractionPlan, logits: Logits, offsets: Offsets) -> Reading:
+    """The reading of one input: `tags.<layer>` (n, rows) of its n tokens, `opens` (n, 1), `classes.<rule>`
+    (n_choices,). Confidences are raw."""
+    spans: list[SpanRead] = []
+    sureness = [1.0]
+    opens = logits[OPENS][:, 0] if OPENS in logits else None
+    for number, layer in enumerate(plan.layers):
+        scores = log_softmax(logits[f"{TAGS}{number}"], axis=1)
+        path = likeliest(scores)
+        if len(path):
+            sureness.append(float(np.exp(scores[np.arange(len(path)), path].min())))
+        spans += _spans(plan, layer, scores, path, offsets, opens)
+    classes: list[ClassRead] = []
+    for number in plan.class_rules():
+        read, sure = _classes(plan, number, logits[f"{CLASSES}{number}"])
+        classes += read
+        sureness.append(sure)
+    return Reading(spans=tuple(spans), classes=tuple(classes), confidence=min(sureness))
+
+
+def likeliest(scores: Array) -> NDArray[np.int64]:
+    """(n,) the likeliest tags of (n, 1 + 2 m) log-probabilities: 0 outside, 1 + 2 i begins leaf i, 2 + 2 i goes on."""
+    n, width = scores.shape
+    if not n:
+        return np.zeros(0, dtype=np.int64)
+    total = scores[0].copy()
+    total[2::2] = IMPOSSIBLE
+    begins, goes_on = np.arange(1, width, 2), np.arange(2, width, 2)
+    back = np.empty((n, width), dtype=np.int64)
+    for at in range(1, n):
+        best = int(total.argmax())
+        back[at], following = best, np.full(width, total[best], dtype=total.dtype)
+        from_begin = total[begins] >= total[goes_on]
+        back[at, goes_on] = np.where(from_begin, begins, goes_on)
+        following[goes_on] = np.where(from_begin, total[begins], total[goes_on])
+        total = following + scores[at]
+    path = np.empty(n, dtype=np.int64)
+    path[-1] = total.argmax()
+    for at in range(n - 1, 0, -1):
+        path[at - 1] = back[at, path[at]]
+    return path
+
+
+def _spans(
+    plan: ExtractionPlan,
+    layer: Sequence[int],
+    scores: Array,
+    path: NDArray[np.int64],
+    offsets: Offsets,
+    opens: Array | None,
+) -> list[SpanRead]:
+    read: list[SpanRead] = []
+    at = 0
+    while at < len(path):
+        tag = int(path[at])
+        if not tag:
+            at += 1
+            continue
+        end = at + 1
+        while end < len(path) and path[end] == tag + 1:
+            end += 1
+        raw = float(np.exp(scores[np.arange(at, end), path[at:end]].min()))
+        read.append(
+            SpanRead(
+                rule=layer[(tag - 1) // 2],
+                start=offsets[at][0],
+                end=offsets[end - 1][1],
+                confidence=raw,
+                opens=opens is not None and bool(opens[at] > 0),
+            )
+        )
+        at = end
+    there = {span.rule for span in read}
+    for place, number in enumerate(layer):
+        if plan.rules[number].is_always and number not in there and len(path):
+            read.append(_spare(number, place, scores, offsets))
+    return read
+
+
+def _spare(number: int, place: int, scores: Array, offsets: Offsets) -> SpanRead:
+    """The likeliest span of a leaf that the likeliest tags leave out."""
+    begins, goes_on = scores[:, 1 + 2 * place], scores[:, 2 + 2 * place]
+    at = int(begins.argmax())
+    end = at + 1
+    while end < len(scores) and goes_on[end] > scores[end, 0]:
+        end += 1
+    raw = float(np.exp(begins[at]))
+    return SpanRead(rule=number, start=offsets[at][0], end=offsets[end - 1][1], confidence=raw, is_spare=True)
+
+
+def _classes(plan: ExtractionPlan, number: int, logits: Array) -> tuple[list[ClassRead], float]:
+    """The classes of a closed set, and how sure the least sure of its decisions is."""
+    rule = plan.rules[number]
+    if rule.way is Way.MANY:
+        shares = expit(logits)
+        chosen = [
+            ClassRead(rule=number, value=choice, confidence=float(share))
+            for choice, share in zip(rule.choices, shares, strict=True)
+            if share > 0.5
+        ]
+        return chosen, float(np.maximum(shares, 1 - shares).min())
+    scores = log_softmax(logits)
+    best = int(scores.argmax())
+    sure = float(np.exp(scores[best]))
+    return [ClassRead(rule=number, value=rule.choices[best], confidence=sure)], sure

@@ -1,0 +1,93 @@
+"""Text to windows of token ids with the places of the tokens in it. Needs no torch.
+
+An input longer than the encoder is read in windows that overlap by a quarter; of a token that lies in two, the window
+counts in which it lies further from an end. Offsets are code points of the input as it was sent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tokenizers import Encoding
+
+from backend.domain.encoders.sentence_settings import readable_tokens
+from gpu_runners.errors import JobFailed
+from gpu_runners.models.bases import Base
+from gpu_runners.models.encoder_tokens import bare_tokenizer, read_config
+
+OVERLAP = 4  # a window shares a fourth of its tokens with the next
+MAX_CHARS = 100_000  # of an input; what follows is not read
+LEAST_WINDOW = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Token ids with the special tokens and the prefix; `first` is the number of the first token of the text among
+    them, and `tokens` are the numbers, within the text, of the text's tokens in it."""
+
+    ids: tuple[int, ...]
+    first: int
+    tokens: range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanTokens:
+    """`offsets` (start, end) of each token of the text, and the windows that it is read in."""
+
+    offsets: tuple[tuple[int, int], ...]
+    windows: tuple[Window, ...]
+
+    @property
+    def n_ids(self) -> int:
+        return sum(len(window.ids) for window in self.windows)
+
+    def owners(self) -> list[tuple[int, int]]:
+        """Return of each token of the text the window that counts and its place among that window's ids."""
+        best: list[tuple[int, int, int]] = [(-1, 0, 0)] * len(self.offsets)
+        for number, window in enumerate(self.windows):
+            for at in window.tokens:
+                depth = min(at - window.tokens.start, window.tokens.stop - 1 - at)
+                if depth > best[at][0]:
+                    best[at] = (depth, number, window.first + at - window.tokens.start)
+        return [(number, place) for _, number, place in best]
+
+
+class SpanTokenizer:
+    """Reads `prefix` before each window. `max_tokens` are of a window, special tokens and prefix included."""
+
+    def __init__(self, base: Base, *, max_tokens: int, prefix: str = "") -> None:
+        self._tokenizer = bare_tokenizer(base)
+        most = readable_tokens(read_config(base))
+        self.max_tokens = max_tokens if most is None else min(max_tokens, most)
+        self.prefix = prefix
+        self._before, self._after = self._specials()
+        self._before += tuple(self._tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else ()
+        self.room = self.max_tokens - len(self._before) - len(self._after)
+        if self.room < LEAST_WINDOW:
+            raise JobFailed(
+                f"The encoder {base.name!r} has room for {self.room} tokens of an input beside its prefix. Use another "
+                "base.",
+                code="base_unsupported",
+            )
+
+    def read(self, texts: Sequence[str]) -> list[SpanTokens]:
+        """The windows of each text."""
+        clean = [text[:MAX_CHARS].encode("utf-8", "replace").decode() for text in texts]  # no lone surrogates
+        return [self._windows(one) for one in self._tokenizer.encode_batch(clean, add_special_tokens=False)]
+
+    def _specials(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The special tokens before and after a text."""
+        probe = self._tokenizer.encode("a")
+        real = [i for i, is_special in enumerate(probe.special_tokens_mask) if not is_special]
+        return tuple(probe.ids[: real[0]]), tuple(probe.ids[real[-1] + 1 :])
+
+    def _windows(self, encoding: Encoding) -> SpanTokens:
+        ids, offsets = encoding.ids, encoding.offsets
+        windows = []
+        start, step = 0, self.room - self.room // OVERLAP
+        while True:
+            stop = min(len(ids), start + self.room)
+            inside = (*self._before, *ids[start:stop], *self._after)
+            windows.append(Window(ids=inside, first=len(self._before), tokens=range(start, stop)))
+            if stop == len(ids):
+                return SpanTokens(offsets=tuple(offsets), windows=tuple(windows))
+            start += step
