@@ -18,6 +18,7 @@ _BY_ROW = (
     "failed",
     "verdicts",
     "baseline_failed",
+    "fields",
 )
 _TIMES = ("own", "head_own")
 # what the API and the artifact show beside the figures
@@ -68,7 +69,8 @@ class Measurement:
     `gold_predictions` are those of the head that was fitted on gold alone, `random_predictions` those of the one on
     `n_random` random labels, `head_own` is a head's own time, `common_answer` the training pairs' most typical one
     (json), `teacher` what the teacher answered; None where they were not measured. `threshold` is that of the
-    confidences, of a task that abstains."""
+    confidences, of a task that abstains. `fields` has what a model that copies spans read from each input: {"path",
+    "start", "end", "confidence_ppm"}, with the value's place in code points, None for one that was not copied."""
 
     kind: TrialKind
     predictions: list[str]
@@ -97,6 +99,7 @@ class Measurement:
     threshold: Threshold | None = None
     common_answer: str | None = None
     teacher: TeacherAnswers | None = None
+    fields: list[list[dict[str, Any]]] | None = None
 
     def to_json(self) -> dict[str, Any]:
         values = {one.name: getattr(self, one.name) for one in fields(self)}

@@ -168,7 +168,7 @@ def leaves(value: Any) -> Counter[Leaf]:
     while stack:
         path, here = stack.pop()
         if isinstance(here, dict):
-            stack.extend((f"{path}/{_token(name)}", item) for name, item in here.items())
+            stack.extend((f"{path}/{field_token(name)}", item) for name, item in here.items())
         elif isinstance(here, list):
             stack.extend((f"{path}/*", item) for item in here)
         elif here is not None:
@@ -176,7 +176,12 @@ def leaves(value: Any) -> Counter[Leaf]:
     return counts
 
 
-def _token(name: str) -> str:
+def field_token(name: str) -> str:
+    """The name of a member as it stands in a field's path.
+
+    >>> field_token("a/b")
+    'a~1b'
+    """
     escaped = name.replace("~", "~0").replace("/", "~1")
     return "~2" if escaped == "*" else escaped  # a field that is called * is not an element
 
