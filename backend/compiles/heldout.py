@@ -34,7 +34,7 @@ class HeldoutBlobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confusions:
-    """What a compile's held-out answers have wrong: the counts, and the fields or labels, the worst first."""
+    """The faults of a compile's held-out answers: the counts, and the fields or labels, the worst first."""
 
     task: str
     counts: WrongAnswers

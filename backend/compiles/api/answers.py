@@ -84,7 +84,7 @@ class ConfusionsView(APIView):
 
     @extend_schema(operation_id="compiles_confusions", responses=ConfusionsShape)
     def get(self, request: Request, compile: str) -> Response:
-        """What the held-out answers have wrong: the fields or labels, the worst first, and the values that are most
-        often taken for another. 409 `not_evaluated` before the step evaluation has ended."""
+        """The faults of the held-out answers: the fields or labels, the worst first, and the values that are most often
+        taken for another. 409 `not_evaluated` before the step evaluation has ended."""
         check_query(request.query_params, [])
         return Response(ConfusionsShape.of(confusions_of(find_compile(request, compile))))

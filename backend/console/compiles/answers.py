@@ -73,11 +73,11 @@ def compile_answers(request: ConsoleRequest, compile: str) -> HttpResponse:
         confusions = confusions_of(row)
     except Conflict as early:
         return render(request, "console/compiles/answers.html", context | {"early": early.message})
-    asked = _asked(request, confusions.task)
+    asked = _filters_of(request, confusions.task)
     return render(request, "console/compiles/answers.html", context | _context(request, row, confusions, asked))
 
 
-def _asked(request: ConsoleRequest, task: str) -> dict[str, str]:
+def _filters_of(request: ConsoleRequest, task: str) -> dict[str, str]:
     """The filters in the address that this kind of task has; an empty one of a form is none, but for a label that was
     not answered."""
     present = {name: request.GET[name][:1000] for name in FILTERS[task] if name in request.GET}
@@ -139,7 +139,7 @@ def _line(answer: HeldoutAnswer) -> AnswerLine:
 
 
 def _piece(part: Segment) -> Piece:
-    kind = part.spans[0].source.value if part.spans else ""
+    kind = part.spans[-1].source.value if part.spans else ""  # what differs says more than where it was read
     return Piece(text=part.text, kind=kind, title=", ".join(map(_title, part.spans[:4])))
 
 

@@ -98,17 +98,17 @@ def read_value(text: str) -> Value | None:
 
 def closed_fields(schema: Mapping[str, Any]) -> frozenset[str]:
     """The fields that the schema lets have a few values only: those with an enum, a const, or a yes or no."""
-    return frozenset(path or WHOLE for path in _closed("", normal_schema(schema)))
+    return frozenset(path or WHOLE for path in _closed_paths("", normal_schema(schema)))
 
 
-def _closed(path: str, part: Any) -> Iterator[str]:
+def _closed_paths(path: str, part: Any) -> Iterator[str]:
     if not isinstance(part, Mapping):
         return
     if "enum" in part or "const" in part or part.get("type") == "boolean":
         yield path
     for name, inside in part.get("properties", {}).items():
-        yield from _closed(f"{path}/{field_token(name)}", inside)
+        yield from _closed_paths(f"{path}/{field_token(name)}", inside)
     for inside in [part.get("items"), *part.get("prefixItems", ())]:
-        yield from _closed(f"{path}/*", inside)
+        yield from _closed_paths(f"{path}/*", inside)
     for inside in [*part.get("anyOf", ()), *part.get("oneOf", ())]:
-        yield from _closed(path, inside)
+        yield from _closed_paths(path, inside)

@@ -38,10 +38,10 @@ class AnswerFilter:
             raise InvalidInput(f"`field` is for json tasks; this task answers with {output.type}.")
         if (gold is not None or predicted is not None) and output.type == "text":
             raise InvalidInput("`gold` and `predicted` are for label and json tasks; this task answers with text.")
-        return cls(gold=_typed(output, gold), predicted=_typed(output, predicted), **wanted)
+        return cls(gold=_text_of(output, gold), predicted=_text_of(output, predicted), **wanted)
 
 
-def _typed(output: Output, text: str | None) -> str | None:
+def _text_of(output: Output, text: str | None) -> str | None:
     if text is None:
         return None
     return value_text((text or None) if output.type == "label" else read_value(text))

@@ -61,7 +61,7 @@ def print_answers(answers: Sequence[HeldoutAnswer], *, task: str, n_wrong: int |
 
 
 def _faults(answer: HeldoutAnswer, task: str) -> Iterable[str]:
-    """What is wrong with it, and how sure the model was."""
+    """Say what is wrong with it, and how sure the model was."""
     if task == "label":
         yield f"{as_line(answer.gold)}, answered {as_line(answer.predicted) or 'none of the labels'}"
     for one in answer.differences:
@@ -99,7 +99,7 @@ def _print_input(answer: HeldoutAnswer) -> None:
     ]
     line = Text("  ")
     for part in segments(answer.input[:INPUT_CHARS], spans):
-        line.append(as_line(part.text), style=STYLES[part.spans[0].source] if part.spans else "")
+        line.append(as_line(part.text), style=STYLES[part.spans[-1].source] if part.spans else "")
     if len(answer.input) > INPUT_CHARS:
         line.append(f" … {len(answer.input):,} characters", style="dim")
     console().print(line, soft_wrap=True)
