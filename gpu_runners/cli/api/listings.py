@@ -146,6 +146,8 @@ def _print_compile(client: Client, row: dict[str, Any]) -> None:
         print(f"  {'passed' if floor.get('passed') else 'FAILED'}  {floor.get('message', floor.get('name'))}")
     if gate.get("next_step"):
         print(f"next: {gate['next_step']}")
+    if row.get("evaluation"):
+        print(f"wrong held-out answers: kolm show {row['id']} --wrong")
     print_saved(row)
     steps = client.compiles.steps(row["id"])
     print_purchases(steps)

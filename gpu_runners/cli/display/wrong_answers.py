@@ -35,14 +35,14 @@ def print_confusions(answer: Row) -> None:
         console().print()
         print_table((name, "in gold", score, "rows wrong"), cells, right=(1, 2, 3), none="")
     if answer["confusions"]:
-        cells = (
+        values = (
             (*([] if is_label else [as_line(one["field"])]), _value(one["gold"]), _value(one["predicted"]),
              str(one["count"]))
             for one in answer["confusions"][:ROWS]
         )  # fmt: skip
         titles = ("gold", "answered", "times") if is_label else ("field", "gold", "answered", "times")
         console().print()
-        print_table(titles, cells, right=(len(titles) - 1,), none="")
+        print_table(titles, values, right=(len(titles) - 1,), none="")
     for check in answer["failed_checks"][:ROWS]:
         print(f"{check['n']} fail the check {as_line(check['name'])}")
 
