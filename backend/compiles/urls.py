@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from backend.compiles.api import ablations, compiles, drafts, material, teacher_prices
+from backend.compiles.api import ablations, answers, compiles, drafts, material, teacher_prices
 from backend.compiles.api.event_stream import compile_events
 
 urlpatterns = [
@@ -14,6 +14,8 @@ urlpatterns = [
     path("v1/compiles/<str:compile>/steps", compiles.StepsView.as_view()),
     path("v1/compiles/<str:compile>/slices", compiles.SlicesView.as_view()),
     path("v1/compiles/<str:compile>/candidates", compiles.CandidatesView.as_view()),
+    path("v1/compiles/<str:compile>/answers", answers.AnswersView.as_view()),
+    path("v1/compiles/<str:compile>/confusions", answers.ConfusionsView.as_view()),
     path("v1/compiles/<str:compile>/drafts", drafts.CompileDraftsView.as_view()),
     path("v1/compiles/<str:compile>/usage", compiles.UsageView.as_view()),
     path("v1/compiles/<str:compile>/bill", compiles.BillView.as_view()),

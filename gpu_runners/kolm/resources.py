@@ -20,6 +20,7 @@ from .rows import (
     Compile,
     Draft,
     Estimate,
+    HeldoutAnswer,
     Json,
     Output,
     Receipt,
@@ -154,6 +155,30 @@ class Compiles(Resource):
         self, id: str, *, slice: str | None = None, state: str | None = None, limit: int | None = None
     ) -> Iterator[Candidate]:
         return self._pages(Candidate, f"/v1/compiles/{id}/candidates", limit=limit, slice=slice, state=state)
+
+    def answers(
+        self,
+        id: str,
+        *,
+        wrong: bool | None = None,
+        label: str | None = None,
+        field: str | None = None,
+        gold: str | None = None,
+        predicted: str | None = None,
+        check: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[HeldoutAnswer]:
+        """The held-out inputs with gold and the answer, in order. `gold` and `predicted` are values that were confused:
+        labels, or JSON texts. Raises Conflict with the code `not_evaluated` before the evaluation has ended."""
+        wanted = {"label": label, "field": field, "gold": gold, "predicted": predicted, "check": check}
+        truth = None if wrong is None else str(wrong).lower()
+        return self._pages(HeldoutAnswer, f"/v1/compiles/{id}/answers", limit=limit, wrong=truth, **wanted)
+
+    def confusions(self, id: str) -> Json:
+        """Tell what the held-out answers have wrong: fields or labels, the worst first, and values by how often one is
+        taken for another."""
+        confusions: Json = self._get(f"/v1/compiles/{id}/confusions")
+        return confusions
 
     def receipts(self, id: str) -> Sequence[Receipt]:
         return self._all(Receipt, f"/v1/compiles/{id}/receipts")

@@ -139,6 +139,26 @@ class Candidate(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldoutAnswer(Row):
+    """A held-out input with gold and the answer, as texts. `differences` are a json answer's, by field; `spans` the
+    places of values in the input, in Unicode code points."""
+
+    row: int
+    input: str
+    gold: str
+    predicted: str
+    is_wrong: bool
+    mark_ppm: int = 0
+    confidence_ppm: int | None = None
+    is_unsure: bool | None = None
+    is_by_rule: bool = False
+    failed_checks: Sequence[str] = ()
+    verdict: str | None = None
+    differences: Sequence[Json] = ()
+    spans: Sequence[Json] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt(Row):
     id: str
     seq: int

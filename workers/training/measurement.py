@@ -69,9 +69,9 @@ class Measurement:
     model's own time (None: measured by the release of before). `recipes` is the pack's part of the receipt.
     `gold_predictions` are those of the head that was fitted on gold alone, `random_predictions` those of the one on
     `n_random` random labels, `head_own` is a head's own time, `common_answer` the training pairs' most typical one
-    (json), `teacher` what the teacher answered, `fields` what a span student read of each row, with its place (of a row
-    that a rule answered, what the model would have); None where they were not measured. `threshold` is that of the
-    confidences, of a task that abstains."""
+    (json), `teacher` what the teacher answered; None where they were not measured. `threshold` is that of the
+    confidences, of a task that abstains. `fields` has what a model that copies spans read from each input: {"path",
+    "start", "end", "confidence_ppm"}, with the value's place in code points, None for one that was not copied."""
 
     kind: TrialKind
     predictions: list[str]

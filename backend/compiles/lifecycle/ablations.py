@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db.models import Count, Q
 
 from backend.blobs import get_json, get_jsonl
+from backend.compiles.heldout import heldout_blobs
 from backend.compiles.lifecycle.ablation_checks import check_budget, check_is_planned, check_student, student_of
 from backend.compiles.lifecycle.submission import check_embedder, check_teacher, estimate_now, queue
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherCall
@@ -21,12 +22,12 @@ from backend.domain.answers.json_values import BadAnswer, is_exact, parse_answer
 from backend.domain.errors import Conflict
 from backend.domain.evaluation.paired import compare
 from backend.domain.jobs.students import Student
-from backend.domain.lifecycle import CompileStatus, StepName, StepStatus
+from backend.domain.lifecycle import CompileStatus, StepName
 from backend.domain.money.pricing import price_book
 from backend.domain.money.runner_work import WorkSku, cost_of
 from backend.domain.planning.ablations import STUDENT_ARMS, Arm, Comparison, Outcome, Paid, Pool, arm_spec, estimate_arm
 from backend.domain.planning.label_plans import k_of_captures
-from backend.domain.planning.step_outputs import EvaluationOut, LabelingOut, SlicingOut
+from backend.domain.planning.step_outputs import LabelingOut
 from backend.domain.planning.trials import TrialKind, first_trial
 from backend.domain.spec.parsing import JsonOutput, LabelOutput, Spec, read_stored_spec
 
@@ -73,11 +74,11 @@ def arms_of(source: Compile) -> list[Ablation]:
 
 def comparison(source: Compile, arm: Compile) -> Comparison | None:
     """Return what selection was worth, once both sides have answered the held-out rows; None before."""
-    ours, theirs = _evaluation_blobs(source), _evaluation_blobs(arm)
+    ours, theirs = heldout_blobs(source), heldout_blobs(arm)
     if ours is None or theirs is None:
         return None
-    heldout = get_jsonl(source.tenant_id, ours[0])
-    measured = [get_json(source.tenant_id, evals) for _, evals in (ours, theirs)]
+    heldout = get_jsonl(source.tenant_id, ours.gold)
+    measured = [get_json(source.tenant_id, side.evals) for side in (ours, theirs)]
     paired = compare(*_marks(read_stored_spec(source.spec), [row["output"] for row in heldout], *measured))
     costs = label_costs(source)
     return Comparison(
@@ -201,21 +202,6 @@ def _passes(spec: Spec) -> Callable[[int], int]:
     """Return the passes of a training over so many pairs; of what always makes the same number, 1."""
     is_constant = spec.train.student == Student.FROZEN or first_trial(spec).kind is not TrialKind.ENCODER
     return (lambda n_pairs: 1) if is_constant else spec.train.passes
-
-
-def _evaluation_blobs(row: Compile) -> tuple[str, str] | None:
-    """Return the digests of the held-out rows and of the answers to them; None while the compile is not evaluated."""
-    steps = StepRun.objects.filter(
-        tenant_id=row.tenant_id,
-        compile=row,
-        name__in=(StepName.SLICING, StepName.EVALUATION),
-        status=StepStatus.SUCCEEDED,
-    )
-    outputs = {step.name: step.output for step in steps}
-    if len(outputs) < 2:
-        return None
-    evaluated = EvaluationOut.from_json(outputs[StepName.EVALUATION])
-    return SlicingOut.from_json(outputs[StepName.SLICING]).gold_heldout, evaluated.evals
 
 
 def _outcome(row: Compile, source_costs: dict[str, int], *, correct: int, n: int) -> Outcome:

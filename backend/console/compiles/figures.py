@@ -11,6 +11,7 @@ from typing import Any
 from django.utils import timezone
 
 from backend.compiles.models import Compile, StepRun
+from backend.console.charts import heat
 from backend.domain.evaluation.classification import NO_ANSWER
 from backend.domain.evaluation.kscore import WEIGHTS
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepStatus
@@ -257,6 +258,18 @@ def confusion(evaluation: dict[str, Any]) -> Confusion | None:
             if one["truth"] in at and one["predicted"] in at:
                 matrix[at[one["truth"]]][at[one["predicted"]]] += one["count"]
     return Confusion(labels=labels, columns=columns, matrix=matrix, wrong=wrong[:20])
+
+
+def confusion_chart(evaluation: dict[str, Any]) -> dict[str, Any] | None:
+    """The shaded matrix (None of more labels than a table can show) and the commonest mistakes; None as above."""
+    measured = confusion(evaluation)
+    if measured is None:
+        return None
+    shaded = None
+    if measured.matrix is not None:
+        title, corner = "Confusion matrix", "truth / answer"
+        shaded = heat(measured.matrix, measured.labels, measured.columns, title=title, corner=corner)
+    return {"chart": shaded, "wrong": measured.wrong}
 
 
 # --- the loss curve ---------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from backend.artifacts.models import Artifact, Receipt
 from backend.compiles.lifecycle.ablation_checks import other_arms, student_of
 from backend.compiles.models import Compile, CompileEvent, StepRun
 from backend.console.access import ConsoleRequest, page
-from backend.console.charts import funnel, heat
+from backend.console.charts import funnel
 from backend.console.compiles import figures
 from backend.console.compiles.draft_rows import drafts_context
 from backend.console.compiles.maps import candidate_map
@@ -155,7 +155,7 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         "fast": fast_paths(row.tenant_id, labeling, {} if evaluation is None else evaluation.figures),
         "floors": figures.floors(row),
         "axes": figures.axes({} if gate is None else gate.k_score),
-        "confusion": confusion_of(row),
+        "confusion": figures.confusion_chart(row.evaluation or {}),
         "card": shown_card(row.evaluation),
         "receipts": list(
             Receipt.objects.of_tenant(row.tenant_id)
@@ -169,18 +169,6 @@ def _results(request: ConsoleRequest, row: Compile, steps: Sequence[StepRun]) ->
         "bill": compile_bill(row.tenant_id, row.id) if request.team_session.may(Permission.BILLS_READ) else None,
         **_spec(row),
     }
-
-
-def confusion_of(row: Compile) -> dict[str, Any] | None:
-    confusion = figures.confusion(row.evaluation or {})
-    if confusion is None:
-        return None
-    shaded = None
-    if confusion.matrix is not None:
-        shaded = heat(
-            confusion.matrix, confusion.labels, confusion.columns, title="Confusion matrix", corner="truth / answer"
-        )
-    return {"chart": shaded, "wrong": confusion.wrong}
 
 
 def _spec(row: Compile) -> dict[str, Any]:

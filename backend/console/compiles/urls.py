@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from backend.console.compiles import actions, comparison, data, editor, lists, pages
+from backend.console.compiles import actions, answers, comparison, data, editor, lists, pages
 from backend.console.compiles.event_stream import compile_events
 
 urlpatterns = [
@@ -19,6 +19,7 @@ urlpatterns = [
     path("compiles/<str:compile>/cancel", actions.cancel, name="compile_cancel"),
     path("compiles/<str:compile>/resume", actions.resume, name="compile_resume"),
     path("compiles/<str:compile>/ablate", actions.ablate, name="compile_ablate"),
+    path("compiles/<str:compile>/answers", answers.compile_answers, name="compile_answers"),
     path("compiles/<str:compile>/data", data.compile_data, name="compile_data"),
     path("compiles/<str:compile>/data.jsonl", data.download, name="compile_data_jsonl"),
 ]

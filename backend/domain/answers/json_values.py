@@ -177,7 +177,11 @@ def leaves(value: Any) -> Counter[Leaf]:
 
 
 def field_token(name: str) -> str:
-    """A field's name as a step of a path."""
+    """The name of a member as it stands in a field's path.
+
+    >>> field_token("a/b")
+    'a~1b'
+    """
     escaped = name.replace("~", "~0").replace("/", "~1")
     return "~2" if escaped == "*" else escaped  # a field that is called * is not an element
 

@@ -155,9 +155,9 @@ def evaluate_json(
     truths = [_gold_value(text) for text in gold]
     fits = validator(output.answer_schema)
     answers = [_value(text, ok) for text, ok in zip(outputs, passed, strict=True)]
-    marks = [_mark(output.accuracy, a, t) for a, t in zip(answers, truths, strict=True)]
+    marks = [mark_of(output.accuracy, a, t) for a, t in zip(answers, truths, strict=True)]
     exact = sum(a is not None and is_exact(a, t) for a, t in zip(answers, truths, strict=True))
-    f1 = sum(_mark("field_f1", a, t) for a, t in zip(answers, truths, strict=True))
+    f1 = sum(mark_of("field_f1", a, t) for a, t in zip(answers, truths, strict=True))
     return GenerativeEvaluation(
         accuracy_kind=output.accuracy,
         n=len(gold),
@@ -180,7 +180,7 @@ def json_marks(
     values = [_value(text, True) for text in answers]
     good = [value is not None and not fits(value) for value in values] if passed is None else passed
     rows = zip(values, good, gold, strict=True)
-    return [_mark(output.accuracy, value if is_good else None, _gold_value(truth)) for value, is_good, truth in rows]
+    return [mark_of(output.accuracy, value if is_good else None, _gold_value(truth)) for value, is_good, truth in rows]
 
 
 def typical_answer(answers: Sequence[str]) -> str | None:
@@ -214,7 +214,8 @@ def _value(text: str, is_valid: bool) -> Any:
         return None
 
 
-def _mark(accuracy: str, answer: Any, truth: Any) -> int:
+def mark_of(accuracy: str, answer: Any, truth: Any) -> int:
+    """The mark of one answer's value, ppm; None stands for one that is not valid."""
     if answer is None:
         return 0
     if accuracy == "exact":
@@ -232,7 +233,7 @@ def _json_baseline(
         name=name,
         correct=sum(v is not None and is_exact(v, t) for v, t in pairs),
         n=len(pairs),
-        marks_ppm=sum(_mark(output.accuracy, v, t) for v, t in pairs),
+        marks_ppm=sum(mark_of(output.accuracy, v, t) for v, t in pairs),
     )
 
 

@@ -44,6 +44,7 @@ def print_outcome(client: Client, row: Row, *, out: str | None, last: Row | None
         return OK
     if row["status"] == "gate_failed":
         _print_gate(row.get("gate") or {})
+        print(f"wrong held-out answers: kolm show {row['id']} --wrong")
         return GATE_FAILED
     failure = row.get("failure") or {}
     if failure:

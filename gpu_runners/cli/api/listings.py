@@ -5,6 +5,7 @@ from typing import Any
 
 from gpu_runners.cli.api.compile_outcome import print_alternatives, print_saved
 from gpu_runners.cli.api.connection import Connect, connect_of, run_command
+from gpu_runners.cli.api.wrong_answers import add_wrong_options, show_wrong, wrong_options_fault
 from gpu_runners.cli.display.printing import (
     console,
     print_json,
@@ -58,6 +59,7 @@ def _ls_options(ls: argparse.ArgumentParser) -> None:
 def _show_options(show: argparse.ArgumentParser) -> None:
     show.add_argument("id", metavar="ID")
     show.add_argument("--json", action="store_true", help="print the API's answer")
+    add_wrong_options(show)
     show.set_defaults(command=_run_show)
     add_api_options(show)
 
@@ -74,6 +76,10 @@ def _run_ls(options: argparse.Namespace) -> int:
 
 
 def _run_show(options: argparse.Namespace) -> int:
+    if (fault := wrong_options_fault(options)) is not None:
+        return fail(fault, code=USAGE)
+    if options.wrong:
+        return run_command(lambda client: show_wrong(client, options), connect_of(options))
     return show(options.id, as_json=options.json, connect=connect_of(options))
 
 
@@ -140,6 +146,8 @@ def _print_compile(client: Client, row: dict[str, Any]) -> None:
         print(f"  {'passed' if floor.get('passed') else 'FAILED'}  {floor.get('message', floor.get('name'))}")
     if gate.get("next_step"):
         print(f"next: {gate['next_step']}")
+    if row.get("evaluation"):
+        print(f"wrong held-out answers: kolm show {row['id']} --wrong")
     print_saved(row)
     steps = client.compiles.steps(row["id"])
     print_purchases(steps)

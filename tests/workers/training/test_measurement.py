@@ -41,9 +41,15 @@ BESIDE = LABEL | {
     "common_answer": "a",
     "teacher": {"rows": [1], "answers": ["b"], "failed": [[]], "why_not": "budget_exhausted"},
 }
+SPANS = JUDGED | {
+    "fields": [
+        [{"path": "/sku", "start": 3, "end": 7, "confidence_ppm": 9}],
+        [{"path": "/n", "start": None, "end": None}],
+    ]
+}
 
 
-@pytest.mark.parametrize("stored", [LABEL, RULED, JUDGED, BESIDE])
+@pytest.mark.parametrize("stored", [LABEL, RULED, JUDGED, BESIDE, SPANS])
 def test_a_blob_of_before_is_read_and_written_as_it_was(stored: dict[str, Any]) -> None:
     measured = Measurement.from_json(stored)
     assert json.loads(json.dumps(measured.to_json())) == stored
@@ -69,6 +75,7 @@ def test_some_rows_are_cut_out_of_every_column_that_has_rows() -> None:
         ["loss"],
     )
     assert second.baseline_failed is None
+    assert Measurement.from_json(SPANS).of_rows([1]).fields == [SPANS["fields"][1]]
     assert second.confidences_ppm == [900_000, 1]
 
 

@@ -61,6 +61,7 @@ def test_a_gate_that_was_not_passed_is_exit_code_four_and_names_the_next_step(
     out = capsys.readouterr().out
     assert "FAILED  the lower bound is 0.71 and 0.80 is needed" in out
     assert "next: add 40 gold examples" in out
+    assert "wrong held-out answers: kolm show cmp_1 --wrong" in out
     assert "beside the alternatives, on 100 held-out rows:" in out
     assert " 91.2 % beside  95.0 %  [-9.8, +2.1]  the teacher itself (n = 100)" in out
 
