@@ -58,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FileNotFoundError as missing:
         print(f"There is no {missing.filename}: give the folder that has snips/ in it, or set KOLM_DATA.")
         return 1
-    if chosen.base == NAME:
+    chosen.student = "causal" if chosen.runner or chosen.bare else chosen.student
+    if chosen.base == NAME and chosen.student != "spans":
         ensure(ROOT / "build" / "bases", say=lambda line: print(line, file=sys.stderr, flush=True))
     train = tuple(random.Random(chosen.seed).sample(snips.train, min(chosen.n_train, len(snips.train))))
     held_texts = {u.text for u in snips.validate}
@@ -75,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.snips", description=__doc__)
     parser.add_argument("data", nargs="?", type=Path, default=data_folder())
-    parser.add_argument("--runner", action="store_true", help="without a stack")
+    parser.add_argument("--student", choices=["causal", "spans", "auto"], default="spans", help="what a compile trains")
+    parser.add_argument("--runner", action="store_true", help="a causal base without a stack")
     parser.add_argument("--bare", action="store_true", help="the bare base alone, under the same constraint")
     parser.add_argument("--base", default=NAME, help="a folder of build/bases: gemma-3-270m after make base-gemma")
     parser.add_argument("--n-train", type=int, default=4000)
@@ -109,6 +111,7 @@ def spec_of(schema: dict[str, Any], chosen: argparse.Namespace, **more: Any) -> 
         "output": {"type": "json", "schema": schema, "max_tokens": MAX_ANSWER},
         "sampling": {"label_samples": 1, "seed": chosen.seed},
         "train": {
+            "kind": chosen.student,
             "escalate": False,
             "causal": {
                 "base": chosen.base,
