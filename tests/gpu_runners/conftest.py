@@ -9,7 +9,9 @@ import pytest
 
 from backend.domain.jobs.runner_jobs import DistillJob, TrainOptions
 from gpu_runners.distill.label.train import distill
+from gpu_runners.distill.spans.train import distill_spans
 from gpu_runners.models.bases import MINILM, Base, open_base
+from tests.gpu_runners.small_spans import TrainedSpans, span_job, span_pairs
 from tests.gpu_runners.small_task import LABELS, Trained, jsonl, task_rows
 
 
@@ -53,3 +55,11 @@ def trained(make_job: Callable[..., DistillJob], dataset: bytes, base: Base) -> 
     job = make_job()
     blob, result = distill(job, dataset, base=base)
     return Trained(job=job, dataset=dataset, blob=blob, result=result)
+
+
+@pytest.fixture(scope="session")
+def trained_spans(base: Base) -> TrainedSpans:
+    """A span student of forty pairs, trained until it knows them."""
+    job, data, plan = span_job(span_pairs(40), epochs=30, rank=8, alpha=16)
+    blob, result = distill_spans(job, data, base=base)
+    return TrainedSpans(job=job, dataset=data, plan=plan, blob=blob, result=result)

@@ -62,7 +62,8 @@ def learn_plan(schema: Mapping[str, Any], pairs: Pairs) -> ExtractionPlan:
         made, _ = assembler.answer(document.text, one.spans, one.classes)
         _compare(made, answer, n_values, n_right, wrong)
     refusals = [Refusal(path=part.path, why=part.why) for part in unreadable if _is_used(part.path, n_values)]
-    refusals += _refusals(n_values, n_right, wrong)
+    named = tuple(one.path for one in refusals)
+    refusals += [one for one in _refusals(n_values, n_right, wrong) if not one.path.startswith(named or ("//",))]
     counted = tuple(replace(rule, n=n_values[rule.path], n_right=n_right[rule.path]) for rule in rules)
     return replace(plan, rules=counted, n_values=n_values.total(), n_right=n_right.total(), refusals=tuple(refusals))
 

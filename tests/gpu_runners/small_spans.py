@@ -1,0 +1,77 @@
+"""A small extraction: forty mails to a shop, of which a span student learns something in seconds."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from backend.domain.answers.json_values import answer_text
+from backend.domain.extraction.learning import learn_plan
+from backend.domain.extraction.plan import ExtractionPlan
+from backend.domain.jobs.span_jobs import DistillSpansJob, DistillSpansResult, SpanOptions
+from gpu_runners.models.bases import MINILM
+
+LINE = {
+    "type": "object",
+    "properties": {"item": {"type": "string"}, "count": {"type": "integer", "minimum": 1}},
+    "required": ["item"],
+}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "action": {"enum": ["buy", "cancel"]},
+        "city": {"type": ["string", "null"]},
+        "lines": {"type": "array", "items": LINE},
+        "tags": {"type": "array", "items": {"enum": ["rush", "gift"]}},
+    },
+    "required": ["action", "city", "lines"],
+}
+ITEMS = ("red cups", "pens", "wool hats", "lamps", "rugs", "oak chairs", "bowls", "maps", "kites", "tin boxes")
+CITIES = ("Oslo", "Lima", "New York", "Cairo", "Rome")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedSpans:
+    job: DistillSpansJob
+    dataset: bytes
+    plan: ExtractionPlan
+    blob: bytes
+    result: DistillSpansResult
+
+
+def span_pairs(n: int) -> list[tuple[str, dict[str, Any]]]:
+    """Mails with one line or two, some to a city, some with a wish."""
+    pairs = []
+    for i in range(n):
+        verb = ("buy", "cancel")[i % 2]
+        items = [(ITEMS[i % 10], 2 + i % 7)] + ([(ITEMS[(i + 3) % 10], 11 + i % 5)] if i % 3 == 0 else [])
+        city = CITIES[i % 5] if i % 4 else None
+        tags = ["rush"] * (i % 5 == 0) + ["gift"] * (i % 7 == 0)
+        text = f"please {verb} " + " and ".join(f"{count} {item}" for item, count in items)
+        text += (f" in {city}" if city else "") + (", quickly" if "rush" in tags else "")
+        text += " as a present" if "gift" in tags else ""
+        lines = [{"item": item, "count": count} for item, count in items]
+        pairs.append((text, {"action": verb, "city": city, "lines": lines} | ({"tags": tags} if tags else {})))
+    return pairs
+
+
+def span_dataset(pairs: list[tuple[str, dict[str, Any]]], schema: dict[str, Any] = SCHEMA) -> bytes:
+    rows = ({"input": text, "output": answer_text(answer, schema), "weight": 1.0} for text, answer in pairs)
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def span_job(
+    pairs: list[tuple[str, dict[str, Any]]], *, checkpoint_every_s: float = 1e9, base: str = MINILM, **options: Any
+) -> tuple[DistillSpansJob, bytes, ExtractionPlan]:
+    """A job on these pairs, with its dataset and plan."""
+    plan, data = learn_plan(SCHEMA, pairs), span_dataset(pairs)
+    chosen = SpanOptions(**({"epochs": 3, "precision": "fp32", "rank": 4, "alpha": 8} | options))
+    job = DistillSpansJob(
+        base_model=base,
+        schema=SCHEMA,
+        plan=plan.to_json(),
+        dataset_sha256=hashlib.sha256(data).hexdigest(),
+        options=chosen.to_json(),
+        checkpoint_every_s=checkpoint_every_s,
+    )
+    return job, data, plan
