@@ -40,8 +40,10 @@ def main() -> int:
 
 
 def walk(access: Access, console: Console) -> int:
-    """Compile, verify, deploy, ask, and read what it cost; the first status that is not 0. A wrong answer is shown as one
-    and ends nothing."""
+    """Compile, verify, deploy, ask, and read what it cost; the first status that is not 0.
+
+    A wrong answer is shown as one and ends nothing.
+    """
     path = access.home.path / "artifacts" / f"{Path(SPEC).stem}.kolm"
     compile_id = run_compile(access, SPEC, path, console)
     if not show(access, compile_id, path, console):

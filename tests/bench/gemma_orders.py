@@ -1,6 +1,6 @@
-"""`python -m tests.bench.gemma_orders`: tests/acceptance/order_fields.yaml compiled over Gemma 3 270M instead of the base of
-a million weights, through the public API of a stack of its own and against the default gate. Prints what the
-compile came to (docs/benchmarks/gemma.md). Wants the base that `make base-gemma` writes.
+"""`python -m tests.bench.gemma_orders`: tests/acceptance/order_fields.yaml compiled over Gemma 3 270M instead of
+the base of a million weights, through the public API of a stack of its own and against the default gate. Prints what
+the compile came to (docs/benchmarks/gemma.md). Wants the base that `make base-gemma` writes.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 on it, and inputs that neither saw. Trained once into build/bench-recipes, minutes to a quarter of an hour of one core
 each.
 
-orders and summaries are tests/acceptance/order_fields.yaml and examples/order-summary.yaml with the built-in grammar as teacher
-(three samples an input); snips is SNIPS as JSON with its annotations as the teacher (one).
+orders and summaries are tests/acceptance/order_fields.yaml and examples/order-summary.yaml with the built-in grammar
+as teacher (three samples an input); snips is SNIPS as JSON with its annotations as the teacher (one).
 """
 
 import dataclasses

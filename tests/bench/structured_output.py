@@ -37,7 +37,6 @@ from backend.domain.dialects.dialect import Dialect, ResponseFormat
 from backend.domain.dialects.table import BY_NAME
 from backend.domain.money.vendor_prices import shipped_prices
 from backend.domain.spec.parsing import Spec, parse_spec
-from deploy.embedded.home import ROOT
 from tests.acceptance.json_specs import ORDER_FIELDS
 from tests.bench.banking77_data import data_folder
 from tests.bench.paired import RESAMPLES, compare

@@ -64,8 +64,7 @@ def _slip_variants(grammar: Grammar, reading: Reading) -> Iterator[Reading]:
 def _values(grammar: Grammar, reading: Reading) -> dict[str, Any]:
     """The fields that the reading has, typed."""
     known: dict[str, Any] = {
-        name: number_of(text) if grammar.fields[entry_of(name)[0]].is_count else text
-        for name, text in reading.captures
+        name: number_of(text) if grammar.fields[entry_of(name)[0]].is_count else text for name, text in reading.captures
     }
     return known | dict(grammar.slices[reading.slice_name].values) if reading.slice_name else known
 

@@ -71,7 +71,7 @@ class Reader:
         return {reading: mass / total for reading, mass in masses.items()} if total > 0 else {}
 
     def _guess(self, text: str) -> dict[Reading, float]:
-        """What the text seems to say: of each slice only what its own messages can have."""
+        """Guess what the text says: of each slice only what its own messages can have."""
         captures = self._captures_in(text)
         stems = stems_of(text)[:400]
         known = {stem for model in self._models.values() for stem in model.unigrams}
@@ -96,15 +96,15 @@ class Reader:
             captures |= {key: _value(match) for key, match in zip(keys, places[name], strict=False)}
         for name in counts:
             for match in places[name]:
-                thing = self._counted(match, places, counts)
+                thing = self._thing_of(match, places, counts)
                 if thing is not None:
                     captures.setdefault(name + SECOND if thing else name, _value(match))
         return tuple(sorted(captures.items()))
 
-    def _counted(
+    def _thing_of(
         self, count: re.Match[str], places: Mapping[str, list[re.Match[str]]], counts: Collection[str]
     ) -> int | None:
-        """Which thing a count stands right before: 0 or 1, None for neither."""
+        """The thing that a count stands right before: 0 or 1, None for neither."""
         for name in places.keys() - counts:
             for at, match in enumerate(places[name][:2]):
                 if 0 < match.start() - count.end() <= COUNTED_WITHIN:
@@ -112,8 +112,8 @@ class Reader:
         return None
 
     def _places(self, name: str, text: str) -> list[re.Match[str]]:
-        """Where the texts stand that a rule of the field can write, else what looks like one: in their order in the
-        text, each the longest at its place, none twice."""
+        """Find the texts that a rule of the field can write, else what looks like one: in their order in the text, each
+        the longest at its place, none twice."""
         lower = text.casefold()
         words = [word for word in self._known_texts[name] if word.casefold() in lower]
         sources = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in words] or self._grammar.fields[name].find

@@ -98,7 +98,9 @@ class Grammar:
 
     def openers(self, name: str, char: str) -> tuple[int, ...]:
         """The alternatives of a rule that may begin with `char`, or be empty; at the end of a text `char` is ""."""
-        char = char if char in self._alphabet else ""  # texts come from requests: the table stays as small as the grammar
+        char = (
+            char if char in self._alphabet else ""
+        )  # texts come from requests: the table stays as small as the grammar
         known = self._openers.get((name, char))
         if known is None:
             known = tuple(i for i, first in enumerate(self._first_chars[name]) if "" in first or char in first)

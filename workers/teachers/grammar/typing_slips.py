@@ -1,9 +1,9 @@
 """Mistyped words as rules of a grammar: what a text becomes that is typed in haste, with the probability of each slip.
 
-A literal under the filter `sloppy` is cut into words and gaps. A word of LEAST_LETTERS letters or more is mistyped with
-the probability WORD_SLIP: a letter dropped, doubled, or swapped with the next, each place equally likely, the first
-letter left alone. A gap between two words is left out with the probability GAP_SLIP. So the result is a grammar still, and its
-log-probs stay exact. Words for numbers stay whole: whoever reads a count has to be able to.
+A literal under the filter `sloppy` is cut into words and gaps. A word of MIN_WORD letters or more is mistyped with the
+probability WORD_SLIP: a letter dropped, doubled, or swapped with the next, each place equally likely, the first letter
+left alone. A gap between two words is left out with the probability GAP_SLIP. So the result is a grammar still, and
+its log-probs stay exact. Words for numbers stay whole: whoever reads a count has to be able to.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from workers.teachers.grammar.number_words import NUMBER_WORDS
 from workers.teachers.grammar.pcfg import Alternative, Part, Ref
 
-LEAST_LETTERS = 4
+MIN_WORD = 4
 WORD_SLIP = 0.07
 GAP_SLIP = 0.01
 _PIECE = re.compile(r"[^\W\d_]+|(?<=[^\W\d_])(?P<gap> )(?=[^\W\d_])|.", re.DOTALL)
@@ -43,7 +43,7 @@ def _alternatives(piece: str, slips: Mapping[str, float]) -> tuple[Alternative, 
 
 def _slips(piece: str) -> dict[str, float]:
     """{what is typed instead: probability}; nothing for what is always typed right."""
-    if len(piece) < LEAST_LETTERS or not piece.isalpha() or piece.casefold() in NUMBER_WORDS:
+    if len(piece) < MIN_WORD or not piece.isalpha() or piece.casefold() in NUMBER_WORDS:
         return {}
     wrong = [piece[:at] + piece[at + 1 :] for at in range(1, len(piece))]
     wrong += [piece[:at] + piece[at] + piece[at:] for at in range(1, len(piece))]
