@@ -1,6 +1,7 @@
-"""The generative examples cut down: what compiles in seconds on the tiny base."""
+"""A json and a text task cut down: what compiles in seconds on the tiny base."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -8,20 +9,21 @@ import yaml
 from deploy.embedded.home import ROOT
 
 N_GOLD = 48
+ORDER_FIELDS = Path(__file__).with_name("order_fields.yaml")
 
 
 def small_orders(name: str, **changes: Any) -> dict[str, Any]:
-    """`examples/order-extractor.yaml` with a dozen candidates a slice and two epochs; `changes` replace parts."""
-    return _small("order-extractor.yaml", name, n_candidates=12, n_gold=N_GOLD) | changes
+    """ORDER_FIELDS with a dozen candidates a slice and two epochs; `changes` replace parts."""
+    return _small(ORDER_FIELDS, name, n_candidates=12, n_gold=N_GOLD) | changes
 
 
 def small_summaries(name: str, **changes: Any) -> dict[str, Any]:
     """`examples/order-summary.yaml` smaller still: a text task, whose answers the teacher judges in pairs."""
-    return _small("order-summary.yaml", name, n_candidates=8, n_gold=40) | changes
+    return _small(ROOT / "examples" / "order-summary.yaml", name, n_candidates=8, n_gold=40) | changes
 
 
-def _small(example: str, name: str, *, n_candidates: int, n_gold: int) -> dict[str, Any]:
-    demo: dict[str, Any] = yaml.safe_load((ROOT / "examples" / example).read_text())
+def _small(path: Path, name: str, *, n_candidates: int, n_gold: int) -> dict[str, Any]:
+    demo: dict[str, Any] = yaml.safe_load(path.read_text())
     spec = copy.deepcopy(demo)
     spec |= {"name": name, "family": name}
     spec["sampling"] |= {"n_candidates": n_candidates, "k_select": 8, "k_distill": 30, "label_samples": 2}

@@ -1,6 +1,6 @@
-"""`python -m tests.bench.gemma_orders`: examples/order-extractor.yaml compiled over Gemma 3 270M instead of the base of
-a million weights, through the public API of a stack of its own and against the default gate. Prints what the
-compile came to (docs/benchmarks/gemma.md). Wants the base that `make base-gemma` writes.
+"""`python -m tests.bench.gemma_orders`: tests/acceptance/order_fields.yaml compiled over Gemma 3 270M instead of
+the base of a million weights, through the public API of a stack of its own and against the default gate. Prints what
+the compile came to (docs/benchmarks/gemma.md). Wants the base that `make base-gemma` writes.
 """
 
 import argparse
@@ -15,10 +15,10 @@ from typing import Any
 import yaml
 
 from deploy.embedded.home import ROOT
+from tests.acceptance.json_specs import ORDER_FIELDS
 from tests.bench.banking77 import stack
 
 BASE = "gemma-3-270m"
-EXAMPLE = ROOT / "examples" / "order-extractor.yaml"
 WITHIN_S = 5400.0
 SHOWN = ("k_score_ppm", "gate", "failure", "spent_microusd")
 KEPT = ("n", "accuracy_kind", "accuracy_ppm", "accuracy_low_ppm", "accuracy_high_ppm", "validity_ppm", "baselines")
@@ -41,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def spec_of(epochs: int, rank: int) -> dict[str, Any]:
-    """The example as it ships but for its base, that base's options, and its lowered gate, which is left out."""
-    spec: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    """The task as it stands but for its base, that base's options, and its lowered gate, which is left out."""
+    spec: dict[str, Any] = yaml.safe_load(ORDER_FIELDS.read_text(encoding="utf-8"))
     del spec["gate"]
     causal = {"base": BASE, "rank": rank, "alpha": 2 * rank, "epochs": epochs, "tokens_per_step": 1024}
     spec["train"] = {"kind": "causal", "escalate": False, "causal": causal}

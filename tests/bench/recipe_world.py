@@ -2,8 +2,8 @@
 on it, and inputs that neither saw. Trained once into build/bench-recipes, minutes to a quarter of an hour of one core
 each.
 
-orders and summaries are examples/order-extractor.yaml and order-summary.yaml with the built-in grammar as teacher
-(three samples an input); snips is SNIPS as JSON with its annotations as the teacher (one).
+orders and summaries are tests/acceptance/order_fields.yaml and examples/order-summary.yaml with the built-in grammar
+as teacher (three samples an input); snips is SNIPS as JSON with its annotations as the teacher (one).
 """
 
 import dataclasses
@@ -25,6 +25,7 @@ from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_p
 from gpu_runners.models.causal_base import CausalBase, open_causal_base
 from gpu_runners.models.protocol import AdapterRef
 from gpu_runners.tiny_base.train import NAME, ensure
+from tests.acceptance.json_specs import ORDER_FIELDS
 from tests.bench.snips_data import TASK as SNIPS_TASK
 from tests.bench.snips_data import jsonl, read_snips
 from workers.teachers.grammar.files import shipped_grammar
@@ -36,7 +37,7 @@ from workers.training.votes import agree, valid_answers
 TASKS = ("orders", "summaries", "snips")
 KEPT = ROOT / "build" / "bench-recipes"
 N_HELD = 300
-_FILES = {"orders": "order-extractor.yaml", "summaries": "order-summary.yaml"}
+_FILES = {"orders": ORDER_FIELDS, "summaries": ROOT / "examples" / "order-summary.yaml"}
 _N_TRAIN = {"orders": 400, "summaries": 400, "snips": 1_200}
 _OPTIONS = {
     "orders": CausalOptions(rank=16, alpha=32, learning_rate=0.004, epochs=8, tokens_per_step=1024, patience=0),
@@ -158,7 +159,7 @@ def _grammar(name: str) -> tuple[Spec, list[Row], list[str]]:
     """Inputs and answers as a compile asks for them; the held-out inputs are other messages of the same grammar."""
     import yaml
 
-    value = yaml.safe_load((ROOT / "examples" / _FILES[name]).read_text("utf-8"))
+    value = yaml.safe_load(_FILES[name].read_text("utf-8"))
     spec = parse_spec(value)
     model = GrammarModel(shipped_grammar())
     inputs = _messages(spec, model, _N_TRAIN[name] + N_HELD)

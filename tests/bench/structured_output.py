@@ -7,7 +7,7 @@ the same, schema included, and so are temperature and seed. An answer is valid w
 read, fits the schema and passes the spec's checks. What the server bills is counted in tokens; the price is a declared
 row's.
 
-    orders         the gold inputs of examples/order-extractor.yaml
+    orders         the gold inputs of tests/acceptance/order_fields.yaml
     orders-shown   the same, with three gold pairs written into the task: Gemma is no instruct model, and follows what
                    it is shown better than what it is asked; inputs that are shown are not asked about
     snips          the first inputs of SNIPS' validation side, three training pairs in the task; DATA has `snips/`
@@ -37,7 +37,7 @@ from backend.domain.dialects.dialect import Dialect, ResponseFormat
 from backend.domain.dialects.table import BY_NAME
 from backend.domain.money.vendor_prices import shipped_prices
 from backend.domain.spec.parsing import Spec, parse_spec
-from deploy.embedded.home import ROOT
+from tests.acceptance.json_specs import ORDER_FIELDS
 from tests.bench.banking77_data import data_folder
 from tests.bench.paired import RESAMPLES, compare
 from tests.bench.snips_data import TASK, read_snips
@@ -50,7 +50,6 @@ from workers.teachers.prompts.answer import answer_output, answer_request, parse
 from workers.teachers.protocol import TeacherCaps, TeacherIdentity
 
 WAYS = (ResponseFormat.SCHEMA, ResponseFormat.OBJECT, ResponseFormat.FREE)
-ORDERS = ROOT / "examples" / "order-extractor.yaml"
 PRICED = ("api.openai.com", "gpt-4o-mini")  # the row that prices the tokens; no vendor sells a Gemma of this size
 N_SHOWN = 3
 PATIENCE_S = 600.0
@@ -135,7 +134,7 @@ def task_of(name: str, chosen: argparse.Namespace) -> Task | None:
         pairs = [(one.text, one.answer) for one in (*snips.train[:N_SHOWN], *snips.validate)]
         shown = N_SHOWN
     else:
-        base = yaml.safe_load(ORDERS.read_text())
+        base = yaml.safe_load(ORDER_FIELDS.read_text())
         gold = base["examples"]["inline"]
         step = max(1, len(gold) // N_SHOWN)
         first = [gold[i * step] for i in range(N_SHOWN)]  # of different actions: the file goes by them

@@ -11,20 +11,17 @@ and of given texts mean for an answer exactly what they mean for a message.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from backend.domain.answers.json_values import answer_text
-from workers.teachers.grammar.message_reader import Reader, Reading
+from workers.teachers.grammar.message_reader import Reader, Reading, entry_of
+from workers.teachers.grammar.number_words import number_of
 from workers.teachers.grammar.pcfg import Alternative, Grammar
 
 START = "answer"
 SLIPS = {True: 0.06, False: 0.25}  # by whether the grammar could have written the message: share of wrong answers
 MIN_WEIGHT = 1e-9
-_NUMBER_WORDS = {
-    word: n
-    for n, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())  # noqa: SIM905
-}
 
 
 def answer_grammar(
@@ -59,7 +56,7 @@ def _slip_variants(grammar: Grammar, reading: Reading) -> Iterator[Reading]:
     for at, (name, value) in enumerate(reading.captures):
         others = reading.captures[:at], reading.captures[at + 1 :]
         yield Reading(slice_name=reading.slice_name, captures=others[0] + others[1], sure=reading.sure)
-        if grammar.fields[name].is_count:
+        if grammar.fields[entry_of(name)[0]].is_count:
             wrong = ((name, str((number_of(value) or 1) + 1)),)
             yield Reading(slice_name=reading.slice_name, captures=others[0] + wrong + others[1], sure=reading.sure)
 
@@ -67,25 +64,41 @@ def _slip_variants(grammar: Grammar, reading: Reading) -> Iterator[Reading]:
 def _values(grammar: Grammar, reading: Reading) -> dict[str, Any]:
     """The fields that the reading has, typed."""
     known: dict[str, Any] = {
-        name: number_of(text) if grammar.fields[name].is_count else text for name, text in reading.captures
+        name: number_of(text) if grammar.fields[entry_of(name)[0]].is_count else text for name, text in reading.captures
     }
     return known | dict(grammar.slices[reading.slice_name].values) if reading.slice_name else known
 
 
-def number_of(text: str) -> int | None:
-    digits = re.search(r"[0-9]{1,9}", text)
-    return int(digits[0]) if digits else _NUMBER_WORDS.get(text.casefold().strip())
+def _entries(values: Mapping[str, Any], names: Collection[str]) -> list[dict[str, Any]]:
+    """The things that the message names one after the other, each with those of its fields that are in `names`."""
+    entries: dict[int, dict[str, Any]] = {}
+    for key, value in values.items():
+        name, entry = entry_of(key)
+        if name in names and value is not None:
+            entries.setdefault(entry, {})[name] = value
+    return [entries[entry] for entry in sorted(entries)]
 
 
 # --- JSON
 
 
 def _json(grammar: Grammar, reading: Reading, text: str, schema: Mapping[str, Any]) -> str:
-    properties = schema.get("properties", {})
-    is_ours = bool(set(properties) & (set(grammar.fields) | {n for s in grammar.slices.values() for n in s.values}))
+    known = set(grammar.fields) | {name for slice_ in grammar.slices.values() for name in slice_.values}
+    is_ours = bool(known & _names(schema))
     values = _values(grammar, reading) if is_ours else {}
     value = _fitting(schema, values, text, depth=0)
     return answer_text(value, schema)
+
+
+def _names(schema: Mapping[str, Any]) -> set[str]:
+    """The properties of an object, and those of the objects in its lists."""
+    own: Mapping[str, Any] = schema.get("properties", {})
+    return set(own).union(*(_item_names(part) for part in own.values() if isinstance(part, dict)))
+
+
+def _item_names(schema: Mapping[str, Any]) -> set[str]:
+    items = schema.get("items")
+    return set(items.get("properties", {})) if isinstance(items, dict) else set()
 
 
 def _fitting(schema: Mapping[str, Any], values: Mapping[str, Any], text: str, depth: int) -> Any:
@@ -106,7 +119,8 @@ def _fitting(schema: Mapping[str, Any], values: Mapping[str, Any], text: str, de
                 made[name] = value
         return made
     if _allows(schema, "array"):
-        return []
+        entries = _entries(values, _item_names(schema))[: schema.get("maxItems")]
+        return [_fitting(schema["items"], entry, text, depth + 1) for entry in entries]
     return _least(schema, text)
 
 
@@ -119,7 +133,7 @@ def _field(schema: Mapping[str, Any], name: str, values: Mapping[str, Any], text
         return value
     if _is_nullable(schema):
         return None
-    return _fitting(schema, {}, text, depth + 1) if isinstance(schema, dict) else None
+    return _fitting(schema, values if _item_names(schema) else {}, text, depth + 1)
 
 
 def _is_nullable(schema: Mapping[str, Any]) -> bool:

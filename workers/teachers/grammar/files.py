@@ -7,7 +7,8 @@ YAML:  rules:  {name: ["text with {other} rules", [3, "an alternative of weight 
        synonyms: {other: [anything_else]}   names of a label that a language model would take for the same
 A slice with `part_of: name` writes some of that slice's texts and no others; the label's own texts are without it.
 `{name|lower}`, `{name|bare}` (no punctuation), `{name|upper}` change every letter below: homomorphisms, so the
-result is still such a grammar.
+result is still such a grammar; `{name|sloppy}` is below as it is typed in haste (typing_slips). What a field's rule
+writes below `{name|second}` is the second thing's, below `{name|both}` of both; a sentence has it as `{order_2}`.
 """
 
 import hashlib
@@ -18,15 +19,20 @@ from pathlib import Path
 import yaml
 
 from workers.teachers.grammar.pcfg import Alternative, AnswerField, Grammar, GrammarSlice, Part, Ref
+from workers.teachers.grammar.typing_slips import sloppy_parts
 
 _FOLDER = Path(__file__).parent / "grammars"
 DEFAULT_GRAMMAR = _FOLDER / "support.yaml"
 SHIPPED = (DEFAULT_GRAMMAR, _FOLDER / "orders.yaml", _FOLDER / "repairs.yaml")
+SLOPPY = "sloppy"
 _PART = re.compile(r"\{([a-z0-9_]+(?:\|[a-z]+)*)\}|([^{}]+)")
 _FILTERS: Mapping[str, Callable[[str], str]] = {
     "lower": str.lower,
     "upper": str.upper,
     "bare": lambda text: re.sub(r"[.,!?';:]", "", text),
+    "second": str,
+    "both": str,
+    SLOPPY: str,
 }
 
 
@@ -176,17 +182,19 @@ def _expand_filters(
     if base not in plain or any(f not in _FILTERS for f in filters):
         raise BadGrammar(f"no rule or filter {name!r} (used in {path[-1] if path else 'the slices'})")
 
-    def apply_filters(part: Part) -> Part:
+    def apply_filters(part: Part) -> tuple[Part, ...]:
         if isinstance(part, Ref):
             inner, *more = part.name.split("|")
-            return Ref("|".join([inner, *dict.fromkeys([*more, *filters])]))
+            return (Ref("|".join([inner, *dict.fromkeys([*more, *filters])])),)
         for f in filters:
             part = _FILTERS[f](part)
-        return part
+        return sloppy_parts(part, into) if SLOPPY in filters else (part,)
 
-    rows = tuple(Alternative(a.weight, tuple(p for p in map(apply_filters, a.parts) if p != "")) for a in plain[base])
+    rows = tuple(
+        Alternative(a.weight, tuple(p for part in a.parts for p in apply_filters(part) if p != "")) for a in plain[base]
+    )
     for row in rows:
         for part in row.parts:
-            if isinstance(part, Ref):
+            if isinstance(part, Ref) and part.name not in into:
                 _expand_filters(part.name, plain, into, (*path, name))
     into[name] = rows

@@ -96,6 +96,48 @@ class Grammar:
             self._log_weights[temperature] = known
         return known
 
+    def openers(self, name: str, char: str) -> tuple[int, ...]:
+        """The alternatives of a rule that may begin with `char`, or be empty; at the end of a text `char` is ""."""
+        char = (
+            char if char in self._alphabet else ""
+        )  # texts come from requests: the table stays as small as the grammar
+        known = self._openers.get((name, char))
+        if known is None:
+            known = tuple(i for i, first in enumerate(self._first_chars[name]) if "" in first or char in first)
+            self._openers[name, char] = known
+        return known
+
+    @cached_property
+    def _openers(self) -> dict[tuple[str, str], tuple[int, ...]]:
+        return {}
+
+    @cached_property
+    def _alphabet(self) -> frozenset[str]:
+        return frozenset().union(*(first for rows in self._first_chars.values() for first in rows))
+
+    @cached_property
+    def _first_chars(self) -> dict[str, tuple[frozenset[str], ...]]:
+        """{rule: of each alternative, the characters that its texts begin with; "" where one of them is empty}."""
+        known: dict[str, tuple[frozenset[str], ...]] = {}
+
+        def first_of(parts: Sequence[Part]) -> frozenset[str]:
+            chars = frozenset({""})
+            for part in parts:
+                if "" not in chars:
+                    break
+                inner = frozenset(part[:1]) if isinstance(part, str) else frozenset().union(*rule(part.name))
+                chars = (chars - {""}) | inner
+            return chars
+
+        def rule(name: str) -> tuple[frozenset[str], ...]:
+            if name not in known:
+                known[name] = tuple(first_of(row.parts) for row in self.rules[name])
+            return known[name]
+
+        for name in self.rules:
+            rule(name)
+        return known
+
     def sample(self, start: str, *, temperature: float, rng: random.Random) -> str:
         """One text, drawn by choosing an alternative at every rule."""
         weights = self.log_weights(temperature)
@@ -163,7 +205,7 @@ class _Chart:
     every prefix of the text."""
 
     def __init__(self, grammar: Grammar, text: str, temperature: float) -> None:
-        self._rules = grammar.rules
+        self._grammar = grammar
         self._weights = grammar.log_weights(temperature)
         self._text = text
         self._memo: dict[tuple[str, int], tuple[Outcomes, Outcomes]] = {}
@@ -178,11 +220,15 @@ class _Chart:
             return known
         ends: Outcomes = {}
         stops: Outcomes = {}
-        for alternative, weight in zip(self._rules[name], self._weights[name], strict=True):
-            if weight == -math.inf:
+        rows, weights = self._grammar.rules[name], self._weights[name]
+        openers = self._grammar.openers(name, self._text[at : at + 1])
+        if len(openers) < len(rows):
+            stops[at] = self._rest(name, openers)
+        for i in openers:
+            if weights[i] == -math.inf:
                 continue
-            alive: Outcomes = {at: weight}
-            for part in alternative.parts:
+            alive: Outcomes = {at: weights[i]}
+            for part in rows[i].parts:
                 alive = self._step(part, alive, stops)
                 if not alive:
                     break
@@ -190,6 +236,11 @@ class _Chart:
                 ends[j] = _logadd(ends.get(j, -math.inf), mass)
         self._memo[(name, at)] = (ends, stops)
         return ends, stops
+
+    def _rest(self, name: str, openers: Sequence[int]) -> float:
+        """Log-mass of the alternatives that differ from the text in their first character."""
+        differ = set(range(len(self._weights[name]))).difference(openers)
+        return _logsum(self._weights[name][i] for i in differ)
 
     def _step(self, part: Part, alive: Outcomes, stops: Outcomes) -> Outcomes:
         after: Outcomes = {}

@@ -110,6 +110,55 @@ def test_readings_are_those_of_all_derivations():
     assert [r.slice_name for r in Reader(grammar).readings("tea")] == ["two"]
 
 
+LISTED: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "action": {"enum": ["cancel", "return", "exchange", "track", "reschedule", "none"]},
+        "orders": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {name: SCHEMA["properties"][name] for name in ("order_number", "product", "quantity")},
+                "required": ["order_number", "product", "quantity"],
+            },
+        },
+        "date": {"type": ["string", "null"]},
+    },
+    "required": ["action", "orders", "date"],
+}
+
+
+@pytest.mark.parametrize(
+    ("mail", "action", "orders"),
+    [
+        ("Please cancel order 48213 and order 9921.", "cancel", [("48213", None, None), ("9921", None, None)]),
+        (
+            "I want to return the two blue lamps from order 48213 and my kettle from 9921.",
+            "return",
+            [("48213", "blue lamps", 2), ("9921", "kettle", None)],
+        ),
+        ("Cancel my kettle and the rug from order 771234 please.", "cancel",
+         [("771234", "kettle", None), ("771234", "rug", None)]),
+        ("Where is order KX-4846? And a dozen plates too, please.", "track",
+         [("KX-4846", None, None), (None, "plates", 12)]),
+        ("When is your next sale?", "none", []),
+    ],
+)  # fmt: skip
+def test_two_orders_of_a_mail_are_two_entries_and_none_are_none(model, mail, action, orders):
+    listed = spec_of({"type": "json", "schema": LISTED}, {"action": "none", "orders": [], "date": None})
+    rows = [dict(zip(("order_number", "product", "quantity"), order, strict=True)) for order in orders]
+    assert json.loads(said(model, asked(listed, mail))[0]) == {"action": action, "orders": rows, "date": None}
+
+
+def test_a_mail_from_elsewhere_may_have_two_orders_and_a_count_belongs_to_what_follows_it(model):
+    listed = spec_of({"type": "json", "schema": LISTED}, {"action": "none", "orders": [], "date": None})
+    mail = "hey folks, cancel plz: lamp (81234) as well as three mugs, nr 81299, all too late for us now!!!"
+    assert json.loads(said(model, asked(listed, mail))[0])["orders"] == [
+        {"order_number": "81234", "product": "lamp", "quantity": None},
+        {"order_number": "81299", "product": "mugs", "quantity": 3},
+    ]
+
+
 def test_answers_slip_as_often_as_stated_and_the_log_probs_say_so(model, spec):
     request = asked(spec, MAIL)
     policy = Policy(temperature=1.0, max_tokens=256)
