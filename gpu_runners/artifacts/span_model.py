@@ -135,7 +135,7 @@ class SpanModel:
         tokens = self.tokenizer.read(texts)
         plan = self.assembler.plan
         return [
-            self.calibration.reading(read_logits(plan, logits, one.offsets))
+            self.calibration.reading(read_logits(plan, logits, one.offsets, one.glued))
             for one, logits in zip(tokens, self.forward.logits(tokens), strict=True)
         ]
 

@@ -15,7 +15,7 @@ from backend.domain.answers.json_values import Leaf as ValueLeaf
 from backend.domain.answers.json_values import fields_of
 from backend.domain.canonical import canonical_json
 from backend.domain.extraction.alignment import Aligner, values_at
-from backend.domain.extraction.assembling import Assembler
+from backend.domain.extraction.assembling import Assembler, SpanRead
 from backend.domain.extraction.conversions import Choice, conversions_for
 from backend.domain.extraction.occurrences import Document, is_same
 from backend.domain.extraction.plan import PPM, ExtractionPlan, LeafRule, Refusal, Way
@@ -27,6 +27,7 @@ FEW = 5  # values of a leaf, of which the share says nothing
 MOST_CLASSES = 600
 FEW_CHOICES = 20  # up to which an enum is a closed set without asking whether its values stand in the inputs
 MOST_EXAMPLES = 3
+MOST_SPLIT = 200  # one in so many edges of spans may lie within a word
 
 Pairs = Sequence[tuple[str, Any]]
 
@@ -65,7 +66,14 @@ def learn_plan(schema: Mapping[str, Any], pairs: Pairs) -> ExtractionPlan:
     named = tuple(one.path for one in refusals)
     refusals += [one for one in _refusals(n_values, n_right, wrong) if not one.path.startswith(named or ("//",))]
     counted = tuple(replace(rule, n=n_values[rule.path], n_right=n_right[rule.path]) for rule in rules)
-    return replace(plan, rules=counted, n_values=n_values.total(), n_right=n_right.total(), refusals=tuple(refusals))
+    return replace(
+        plan,
+        rules=counted,
+        n_values=n_values.total(),
+        n_right=n_right.total(),
+        refusals=tuple(refusals),
+        whole_words=_are_whole([(d, one.spans) for (d, _), one in zip(documents, aligned, strict=True)]),
+    )
 
 
 def is_extraction(plan: ExtractionPlan) -> bool:
@@ -184,6 +192,12 @@ def _layers(rules: Sequence[LeafRule], aligned: Sequence[Sequence[Any]]) -> tupl
         else:
             layer.append(number)
     return tuple(map(tuple, layers))
+
+
+def _are_whole(aligned: Sequence[tuple[Document, Sequence[SpanRead]]]) -> bool:
+    """Say whether nearly all spans begin and end where words do."""
+    edges = [document.is_boundary(at) for document, spans in aligned for one in spans for at in (one.start, one.end)]
+    return MOST_SPLIT * (len(edges) - sum(edges)) <= len(edges)
 
 
 def _typical(pairs: Pairs) -> Any:

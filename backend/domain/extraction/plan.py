@@ -91,7 +91,8 @@ class Refusal:
 class ExtractionPlan:
     """`rules` in the order of the schema's leaves. `layers` are numbers of rules whose spans never overlap: each layer
     is one tagging of the input. `fallback` is the whole answer where nothing else fits the schema. `n_values` leaf
-    values stand in the `n_pairs` pairs, `n_right` of them come out right."""
+    values stand in the `n_pairs` pairs, `n_right` of them come out right. `whole_words`: no value begins or ends within
+    a word."""
 
     rules: tuple[LeafRule, ...]
     layers: tuple[tuple[int, ...], ...]
@@ -99,6 +100,7 @@ class ExtractionPlan:
     n_pairs: int
     n_values: int
     n_right: int
+    whole_words: bool = False
     refusals: tuple[Refusal, ...] = ()
 
     @property
@@ -123,6 +125,7 @@ class ExtractionPlan:
             "n_pairs": self.n_pairs,
             "n_values": self.n_values,
             "n_right": self.n_right,
+            "whole_words": self.whole_words,
             "refusals": [one.to_json() for one in self.refusals],
         }
 

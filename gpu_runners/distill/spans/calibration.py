@@ -66,7 +66,7 @@ def judge(net: SpanNet, assembler: Assembler, pairs: Sequence[Pair], examples: S
             scores = net.heads.logits(net.gather([example], dropout=0.0))
             arrays = {name: one.float().cpu().numpy() for name, one in scores.items()}
             arrays = {name: one[0] if name.startswith(CLASSES) else one for name, one in arrays.items()}
-            note(judged, assembler, pair, read_logits(assembler.plan, arrays, example.offsets))
+            note(judged, assembler, pair, read_logits(assembler.plan, arrays, example.offsets, example.glued))
     return judged
 
 

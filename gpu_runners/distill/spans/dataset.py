@@ -28,13 +28,14 @@ class Pair:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
     """A pair as a fit takes it. `windows` are the ids of the windows that train; of each token of the text that lies in
-    one, `places` has its window and its place there, `offsets` where it stands in the text, `tags` its tag in each
-    layer, and `opens` 1, 0 or NOT_ASKED. `classes` has by rule the number of the class, or of a MANY rule the numbers
-    of those that are there."""
+    one, `places` has its window and its place there, `offsets` and `glued` are as `SpanTokens` has them, `tags` has its
+    tag in each layer, and `opens` 1, 0 or NOT_ASKED. `classes` has by rule the number of the class, or of a MANY rule
+    the numbers of those that are there."""
 
     windows: tuple[tuple[int, ...], ...]
     places: tuple[tuple[int, int], ...]
     offsets: tuple[tuple[int, int], ...]
+    glued: tuple[bool, ...]
     tags: tuple[tuple[int, ...], ...]
     opens: tuple[int, ...]
     classes: dict[int, tuple[int, ...]]
@@ -105,6 +106,7 @@ def example_of(
         windows=tuple(tokens.windows[i].ids for i in chosen),
         places=tuple((window, place) for _, window, place in kept),
         offsets=tuple(tokens.offsets[i] for i, _, _ in kept),
+        glued=tuple(tokens.glued[i] for i, _, _ in kept),
         tags=tuple(tuple(layer[i] for i, _, _ in kept) for layer in tags),
         opens=tuple(opens[i] for i, _, _ in kept),
         classes=classes,

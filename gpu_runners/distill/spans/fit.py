@@ -5,7 +5,7 @@ and the step's number, and these are what `tensors()` hands out and `restore()` 
 """
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import numpy as np
 import torch
@@ -22,13 +22,17 @@ from gpu_runners.distill.spans.net import SpanNet, loss_of
 
 
 class Fit:
-    """`net` trains on `examples`; `many` are the rules of which several classes may hold."""
+    """`net` trains on the examples that each epoch has, always as many; `many` are the rules of which several classes
+    may hold."""
 
-    def __init__(self, net: SpanNet, examples: Sequence[Example], options: SpanOptions, *, many: Set[int]) -> None:
-        self.net, self._examples, self._options, self._many = net, examples, options, many
+    def __init__(
+        self, net: SpanNet, examples_of: Callable[[int], Sequence[Example]], options: SpanOptions, *, many: Set[int]
+    ) -> None:
+        self.net, self._examples_of, self._options, self._many = net, examples_of, options, many
         self.optimizer = AdamW(net.trained)
         self.step = 0
-        self.steps_an_epoch = math.ceil(len(examples) / options.batch_size)
+        self._examples = examples_of(0)
+        self.steps_an_epoch = math.ceil(len(self._examples) / options.batch_size)
         self.n_steps = self.steps_an_epoch * options.epochs
         self._planned: tuple[int, list[NDArray[np.int64]]] = (-1, [])
 
@@ -47,7 +51,8 @@ class Fit:
 
     def advance(self) -> float:
         """One optimiser step; its loss. Raises JobFailed(diverged)."""
-        chosen = [self._examples[i] for i in self._batch()]
+        numbers = self._batch()
+        chosen = [self._examples[i] for i in numbers]
         gathered = self.net.gather(chosen, dropout=self._options.dropout)
         loss = loss_of(self.net.heads.logits(gathered), chosen, many=self._many)
         value = float(loss.detach())
@@ -64,6 +69,7 @@ class Fit:
 
     def _batch(self) -> NDArray[np.int64]:
         if self._planned[0] != self.epoch:
+            self._examples = self._examples_of(self.epoch)
             lengths = [example.n_ids for example in self._examples]
             size, seed = self._options.batch_size, self._options.seed
             self._planned = (self.epoch, batches(lengths, size=size, seed=seed, epoch=self.epoch))

@@ -22,6 +22,7 @@ def read_options(data: Mapping[str, Any]) -> SpanOptions:
             and 16 <= o.max_tokens <= 8192
             and o.precision in ("auto", "fp32", "bf16")
             and 0 <= o.validation_share <= 0.5
+            and 0 <= o.swap_share <= 1
         )
     except (ValueError, TypeError) as error:
         raise JobFailed(f"The job's train options cannot be read: {error}.", code="invalid_options") from error

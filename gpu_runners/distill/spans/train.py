@@ -37,6 +37,7 @@ from gpu_runners.distill.spans.fit import Fit
 from gpu_runners.distill.spans.frozen_heads import fit_frozen_heads
 from gpu_runners.distill.spans.net import Heads, SpanNet
 from gpu_runners.distill.spans.options import read_options
+from gpu_runners.distill.spans.swapping import Swapping
 from gpu_runners.errors import JobFailed, JobStopped
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder import best_device
@@ -128,7 +129,17 @@ class _Run:
         lora = self.engine.lora(rank=self.options.rank, alpha=self.options.alpha)
         net = SpanNet(lora, Heads(self.sizes, width=self.engine.width, device=lora.device))
         members = self.trained if self.phase is Phase.CALIBRATE else range(len(self.examples))
-        return Fit(net, [self.examples[i] for i in members], self.options, many=self.many)
+        swapping = Swapping(
+            self.plan,
+            self.assembler.leaves,
+            self.tokenizer,
+            [self.pairs[i] for i in members],
+            [self.alignments[i] for i in members],
+            [self.examples[i] for i in members],
+            share=self.options.swap_share,
+            seed=self.options.seed,
+        )
+        return Fit(net, swapping.of_epoch, self.options, many=self.many)
 
     def finish(self) -> SpanAdapter:
         while True:

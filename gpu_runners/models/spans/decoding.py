@@ -64,15 +64,16 @@ class Calibration:
 PLAIN = Calibration(lines={})
 
 
-def read_logits(plan: ExtractionPlan, logits: Logits, offsets: Offsets) -> Reading:
+def read_logits(plan: ExtractionPlan, logits: Logits, offsets: Offsets, glued: Sequence[bool] = ()) -> Reading:
     """The reading of one input: `tags.<layer>` (n, rows) of its n tokens, `opens` (n, 1), `classes.<rule>`
-    (n_choices,). Confidences are raw."""
+    (n_choices,). A token that is `glued` has the leaf of the one before it, or is outside with it (empty: no token is).
+    Confidences are raw."""
     spans: list[SpanRead] = []
     sureness = [1.0]
     opens = logits[OPENS][:, 0] if OPENS in logits else None
     for number, layer in enumerate(plan.layers):
         scores = log_softmax(logits[f"{TAGS}{number}"], axis=1)
-        path = likeliest(scores)
+        path = likeliest(scores, glued if plan.whole_words else ())
         if len(path):
             sureness.append(float(np.exp(scores[np.arange(len(path)), path].min())))
         spans += _spans(plan, layer, scores, path, offsets, opens)
@@ -84,8 +85,9 @@ def read_logits(plan: ExtractionPlan, logits: Logits, offsets: Offsets) -> Readi
     return Reading(spans=tuple(spans), classes=tuple(classes), confidence=min(sureness))
 
 
-def likeliest(scores: Array) -> NDArray[np.int64]:
-    """(n,) the likeliest tags of (n, 1 + 2 m) log-probabilities: 0 outside, 1 + 2 i begins leaf i, 2 + 2 i goes on."""
+def likeliest(scores: Array, glued: Sequence[bool] = ()) -> NDArray[np.int64]:
+    """(n,) the likeliest tags of (n, 1 + 2 m) log-probabilities: 0 outside, 1 + 2 i begins leaf i, 2 + 2 i goes on; a
+    glued token neither begins nor ends a value."""
     n, width = scores.shape
     if not n:
         return np.zeros(0, dtype=np.int64)
@@ -99,6 +101,9 @@ def likeliest(scores: Array) -> NDArray[np.int64]:
         from_begin = total[begins] >= total[goes_on]
         back[at, goes_on] = np.where(from_begin, begins, goes_on)
         following[goes_on] = np.where(from_begin, total[begins], total[goes_on])
+        if glued and glued[at]:
+            following[begins] = IMPOSSIBLE
+            back[at, 0], following[0] = 0, total[0]
         total = following + scores[at]
     path = np.empty(n, dtype=np.int64)
     path[-1] = total.argmax()

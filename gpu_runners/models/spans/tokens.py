@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tokenizers import Encoding
 
 from backend.domain.encoders.sentence_settings import readable_tokens
+from backend.domain.extraction.occurrences import Document
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_tokens import bare_tokenizer, read_config
@@ -31,9 +32,11 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanTokens:
-    """`offsets` (start, end) of each token of the text, and the windows that it is read in."""
+    """`offsets` (start, end) of each token of the text, whether it goes on with the word that the token before began
+    (`glued`), and the windows that the text is read in."""
 
     offsets: tuple[tuple[int, int], ...]
+    glued: tuple[bool, ...]
     windows: tuple[Window, ...]
 
     @property
@@ -72,7 +75,8 @@ class SpanTokenizer:
     def read(self, texts: Sequence[str]) -> list[SpanTokens]:
         """The windows of each text."""
         clean = [text[:MAX_CHARS].encode("utf-8", "replace").decode() for text in texts]  # no lone surrogates
-        return [self._windows(one) for one in self._tokenizer.encode_batch(clean, add_special_tokens=False)]
+        encodings = self._tokenizer.encode_batch(clean, add_special_tokens=False)
+        return [self._windows(text, one) for text, one in zip(clean, encodings, strict=True)]
 
     def _specials(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The special tokens before and after a text."""
@@ -80,7 +84,7 @@ class SpanTokenizer:
         real = [i for i, is_special in enumerate(probe.special_tokens_mask) if not is_special]
         return tuple(probe.ids[: real[0]]), tuple(probe.ids[real[-1] + 1 :])
 
-    def _windows(self, encoding: Encoding) -> SpanTokens:
+    def _windows(self, text: str, encoding: Encoding) -> SpanTokens:
         ids, offsets = encoding.ids, encoding.offsets
         windows = []
         start, step = 0, self.room - self.room // OVERLAP
@@ -89,5 +93,14 @@ class SpanTokenizer:
             inside = (*self._before, *ids[start:stop], *self._after)
             windows.append(Window(ids=inside, first=len(self._before), tokens=range(start, stop)))
             if stop == len(ids):
-                return SpanTokens(offsets=tuple(offsets), windows=tuple(windows))
+                return SpanTokens(offsets=tuple(offsets), glued=_glued(text, offsets), windows=tuple(windows))
             start += step
+
+
+def _glued(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[bool, ...]:
+    """Say of each token whether it stands in the middle of a word."""
+    document = Document(text)
+    return tuple(
+        number > 0 and offsets[number - 1][1] >= start and not document.is_boundary(start)
+        for number, (start, _) in enumerate(offsets)
+    )

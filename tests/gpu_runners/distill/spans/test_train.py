@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,7 @@ from tests.gpu_runners.distill.kept import Kept
 from tests.gpu_runners.small_spans import SCHEMA, TrainedSpans, span_job, span_pairs
 
 
-def evaluated(trained: TrainedSpans, texts: list[str], base: Base) -> list[dict[str, object]]:
+def evaluated(trained: TrainedSpans, texts: list[str], base: Base) -> list[dict[str, Any]]:
     job = EvaluateSpansJob(
         base_model=base.name,
         base_model_sha256=base.sha256,
@@ -43,35 +45,28 @@ def test_it_learns_its_pairs_and_the_frozen_heads_learn_less(trained_spans: Trai
     answers = [parse_answer(str(row["output"])) for row in rows]
     bare = [parse_answer(str(row["bare"])) for row in rows]
     assert sum(is_exact(one, gold) for one, (_, gold) in zip(answers, pairs, strict=True)) >= 36
-    f1, bare_f1 = (
-        sum(field_scores(one, gold).f1_ppm for one, (_, gold) in zip(side, pairs, strict=True))
-        for side in (answers, bare)
-    )
-    assert f1 > bare_f1
+
+    def f1_of(side: list[Any]) -> int:
+        return sum(field_scores(one, gold).f1_ppm for one, (_, gold) in zip(side, pairs, strict=True))
+
+    assert f1_of(answers) > f1_of(bare)
 
 
 def test_every_answer_fits_the_schema_and_says_where_its_values_stand(trained_spans: TrainedSpans, base: Base) -> None:
-    hostile = [
-        "",
-        " \n",
-        "buy buy buy " * 2000,
-        "\ud83d\ude00 Zu\u0308rich \u200f",
-        "{}" * 50,
-        "日本で3つ買う",
-        "-1 pens",
-    ]
+    emoji = "\U0001f600 Zu\u0308rich \u200f"
+    hostile = ["", " \n", "buy buy buy " * 200, emoji, "{}" * 50, "日本で3つ買う", "-1 pens"]
     texts = [*hostile, *(text for text, _ in span_pairs(60)[40:])]
     fits = validator(SCHEMA)
     for text, row in zip(texts, evaluated(trained_spans, texts, base), strict=True):
         answer = parse_answer(str(row["output"]))
         assert fits(answer) == []
-        for one in row["fields"]:  # type: ignore[attr-defined]
+        for one in row["fields"]:
             if one["start"] is None:
                 continue
             surface = text[one["start"] : one["end"]]
             assert surface.strip() == surface != ""
             if one["path"] == "/city":
-                assert surface == answer["city"]
+                assert unicodedata.normalize("NFC", surface) == answer["city"]
 
 
 def test_the_result_is_what_the_seam_checks(trained_spans: TrainedSpans) -> None:

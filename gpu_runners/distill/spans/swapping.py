@@ -1,0 +1,75 @@
+"""New texts of the pairs that train: values of a leaf take each other's places.
+
+What a model should learn of a leaf is where its values stand; of a few pairs it learns the values themselves. So in
+each epoch a share of the texts has values of other texts in the place of its own (mention replacement, Dai and Adel
+2020). The texts around them stay, and so does what does not come from a span.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from backend.domain.extraction.alignment import Alignment
+from backend.domain.extraction.assembling import SpanRead
+from backend.domain.extraction.plan import ExtractionPlan
+from backend.domain.extraction.schema_leaves import Leaf
+from gpu_runners.distill.spans.dataset import Example, Pair, example_of
+from gpu_runners.models.spans.tokens import SpanTokenizer
+
+SWAPPED = 0.5  # of the values of a text that is changed
+
+
+class Swapping:
+    """The examples of each epoch, of pairs with their alignments. `share` of the texts are changed."""
+
+    def __init__(
+        self,
+        plan: ExtractionPlan,
+        leaves: Sequence[Leaf],
+        tokenizer: SpanTokenizer,
+        pairs: Sequence[Pair],
+        alignments: Sequence[Alignment],
+        examples: Sequence[Example],
+        *,
+        share: float,
+        seed: int,
+    ) -> None:
+        self._plan, self._leaves, self._tokenizer = plan, leaves, tokenizer
+        self._pairs, self._alignments, self._examples = pairs, alignments, examples
+        self._share, self._seed = share, seed
+        self._surfaces: dict[int, list[str]] = {}
+        for pair, alignment in zip(pairs, alignments, strict=True):
+            for span in alignment.spans:
+                self._surfaces.setdefault(span.rule, []).append(pair.text[span.start : span.end])
+
+    def of_epoch(self, epoch: int) -> list[Example]:
+        """The examples of an epoch, which follow from the seed and its number alone."""
+        rng = random.Random(f"{self._seed}/{epoch}")
+        chosen = [i for i, one in enumerate(self._alignments) if one.spans and rng.random() < self._share]
+        changed = [self._swap(i, rng) for i in chosen]
+        tokens = self._tokenizer.read([pair.text for pair, _ in changed])
+        examples = list(self._examples)
+        for i, (pair, alignment), own in zip(chosen, changed, tokens, strict=True):
+            examples[i] = example_of(self._plan, self._leaves, pair, alignment, own)
+        return examples
+
+    def _swap(self, i: int, rng: random.Random) -> tuple[Pair, Alignment]:
+        """A pair with other values; those that overlap another stay as they are."""
+        pair, alignment = self._pairs[i], self._alignments[i]
+        spans = sorted(alignment.spans, key=lambda span: (span.start, span.end))
+        text, at, moved = "", 0, list[SpanRead]()
+        for number, span in enumerate(spans):
+            others = (*spans[:number], *spans[number + 1 :])
+            is_alone = all(span.end <= other.start or other.end <= span.start for other in others)
+            surface = pair.text[span.start : span.end]
+            if is_alone and rng.random() < SWAPPED:
+                surface = rng.choice(self._surfaces[span.rule])
+            if span.start < at:  # inside of the one before, which stayed
+                shift = len(text) - at
+                moved.append(replace(span, start=span.start + shift, end=span.end + shift))
+                continue
+            text += pair.text[at : span.start]
+            moved.append(replace(span, start=len(text), end=len(text) + len(surface)))
+            text, at = text + surface, span.end
+        made = replace(pair, text=text + pair.text[at:])
+        return made, replace(alignment, spans=tuple(moved))
