@@ -14,7 +14,7 @@ from gpu_runners.exports.onnx import runners
 from gpu_runners.exports.onnx.label_head import label_model
 
 MODEL = "model.onnx"
-_MEMBERS = ("labels.json", "calibration.json", "rules.json")
+MEMBERS = ("labels.json", "calibration.json", "rules.json")
 
 
 def export_onnx(original: Original, out: Path, *, base_dir: Path | None, int8: bool) -> int:
@@ -26,7 +26,7 @@ def export_onnx(original: Original, out: Path, *, base_dir: Path | None, int8: b
 def _fill(student: LabelStudent, original: Original, int8: bool, folder: Path) -> Mapping[str, Any]:
     write_model(student, folder / MODEL, artifact_sha256=original.sha256, int8=int8)
     write_reading(student, folder)
-    copy_members(original.kolm, folder, _MEMBERS)
+    copy_members(original.kolm, folder, MEMBERS)
     has_rules = _write_rules(student.model.rules, folder)
     (folder / "run.py").write_text(runners.PYTHON, "utf-8")
     (folder / "run.mjs").write_text(runners.javascript(has_rules=has_rules), "utf-8")

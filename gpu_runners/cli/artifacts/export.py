@@ -9,14 +9,14 @@ from gpu_runners.cli.artifacts.loading import Refused, read_with_digest
 from gpu_runners.cli.options import AddOptions
 from gpu_runners.cli.terminal import fail
 
-_FORMATS = ("onnx", "peft", "sentence-transformers", "gguf", "openvino")
+FORMATS = ("onnx", "peft", "sentence-transformers", "gguf", "openvino")
 _EXTRA = {"onnx": "export", "onnxruntime": "export", "gguf": "export", "openvino": "openvino"}
 _INT8 = ("onnx", "openvino")
 
 
 def _export_options(export: argparse.ArgumentParser) -> None:
     export.add_argument("file", metavar="FILE")
-    export.add_argument("--to", required=True, choices=_FORMATS, metavar="FORMAT", help=", ".join(_FORMATS))
+    export.add_argument("--to", required=True, choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
     export.add_argument("--out", metavar="FOLDER", help="new or empty (default: NAME-FORMAT here)")
     export.add_argument("--int8", action="store_true", help="onnx, openvino: weights in one byte instead of four")
     export.add_argument("--keyring", metavar="FILE")

@@ -32,7 +32,7 @@ def label_model(
     unit = unit_rows(graph, pool_rows(graph, hidden, tokens, pooling))
     logits = linear(graph, unit, "head", head.weight * np.float32(SCALE), head.bias)
     cooled = graph.add("Div", logits, graph.constant(np.float32(temperature)), name="head.cooled")
-    dims = ["batch", len(head.bias)]
+    dims: list[int | str] = ["batch", len(head.bias)]
     graph.output("logits", dims, logits)
     graph.output("probabilities", dims, graph.add("Softmax", cooled, name="head.shares", axis=-1))
     return graph.model(metadata)

@@ -11,19 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.domain.artifact.building import build_kolm
-from backend.domain.artifact.kolm_verify import read_kolm
-from backend.domain.canonical import canonical_json, sha256_hex
 from gpu_runners.artifacts.label_model import LabelModel, Output
 from gpu_runners.artifacts.loader import Loader
 from gpu_runners.errors import ExportRefused
 from gpu_runners.exports.encoder_student import open_label_student
 from gpu_runners.exports.folder import Original
 from gpu_runners.exports.to_onnx import export_onnx, write_model
-from gpu_runners.models.bases import open_base
-from gpu_runners.models.label_adapter import FORMAT, SCALE, Adapter, AdapterConfig, Head, to_bytes
-from tests.backend.domain.artifact.tiny_kolm import KEY, fields, members
-from tests.gpu_runners.small_encoders import make_encoder
+from tests.gpu_runners.exports.students import original_of, random_label_kolm
 from tests.gpu_runners.small_packs import label_rules
 from tests.gpu_runners.small_task import LABELS, Trained, kolm_of, task_rows
 
@@ -49,8 +43,7 @@ def inputs() -> list[str]:
 
 @pytest.fixture(scope="module")
 def original(trained: Trained) -> Original:
-    data = kolm_of(trained)
-    return Original(kolm=read_kolm(data), sha256=sha256_hex(data))
+    return original_of(kolm_of(trained))
 
 
 @pytest.fixture(scope="module")
@@ -101,49 +94,12 @@ def test_the_graph_gives_the_logits_and_probabilities_of_the_artifact(
     assert np.abs(ours["probabilities"].max(axis=1) - [row["confidence"] for row in wanted]).max() < 1e-4
 
 
-def random_kolm(base_dir: Path, family: str, pooling: str) -> bytes:
-    """An artifact over a random encoder, with a prefix and a short cut; with a random adapter where it is a BERT."""
-    base = open_base(make_encoder(base_dir / "encoder", family, pooling=pooling).name, base_dir=base_dir)
-    rng = np.random.default_rng(3)
-
-    def random(*shape: int) -> Any:
-        return rng.normal(0, 0.3, shape).astype(np.float32)
-
-    places = {"attention.self.query": 32, "output.dense": 48} if "bert" in family and family != "modernbert" else {}
-    head = Head(weight=random(len(LABELS), 32), bias=random(len(LABELS)))
-    adapter = Adapter(
-        lora={f"encoder.layer.1.{place}": (random(4, wide), random(32, 4)) for place, wide in places.items()},
-        head=head,
-        baseline=head,
-    )
-    config = AdapterConfig(
-        format=FORMAT,
-        base=base.name,
-        base_sha256=base.sha256,
-        rank=4,
-        alpha=8,
-        target_modules=["dense", "query"],
-        pooling=pooling,
-        normalize=True,
-        scale=SCALE,
-        max_tokens=24,
-        prefix="query: ",
-    )
-    content = members() | {
-        "adapter.safetensors": to_bytes(adapter),
-        "adapter_config.json": canonical_json(config.to_json()),
-        "labels.json": canonical_json(LABELS),
-        "calibration.json": canonical_json({"temperature_ppm": 700_000}),
-    }
-    return build_kolm(content, manifest_fields=fields(base={"id": base.name, "sha256": base.sha256}), key=KEY)
-
-
 CASES = [("bert", mode) for mode in ("mean", "cls", "max", "lasttoken", "weightedmean", "mean_sqrt_len_tokens")]
 
 
 @pytest.mark.parametrize(("family", "pooling"), [*CASES, ("roberta", "cls"), ("xlm-roberta", "mean")])
 def test_every_pooling_prefix_and_cut_is_the_artifacts(tmp_path: Path, family: str, pooling: str) -> None:
-    student = open_label_student(read_kolm(random_kolm(tmp_path, family, pooling)), base_dir=tmp_path)
+    student = open_label_student(original_of(random_label_kolm(tmp_path, family, pooling)).kolm, base_dir=tmp_path)
     model = student.model
     assert student.reading.prefix == "query: "
     assert 24 < student.reading.max_length < 34
@@ -198,16 +154,14 @@ def check_lines(lines: list[str], wanted: list[Output]) -> None:
 
 def test_rules_go_along_as_they_are_and_answer_first_in_javascript(trained: Trained, tmp_path: Path) -> None:
     rules = label_rules(("invoice", "billing"))
-    data = kolm_of(trained, rules=rules)
-    export_onnx(Original(kolm=read_kolm(data), sha256=sha256_hex(data)), tmp_path / "out", base_dir=None, int8=False)
+    export_onnx(original_of(kolm_of(trained, rules=rules)), tmp_path / "out", base_dir=None, int8=False)
     assert (tmp_path / "out" / "rules.json").read_bytes() == rules
     assert "answer" in (tmp_path / "out" / "rules.mjs").read_text()
     assert "./rules.mjs" in (tmp_path / "out" / "run.mjs").read_text()
 
 
 def test_an_encoder_of_another_kind_is_refused_with_what_to_use(tmp_path: Path) -> None:
-    data = random_kolm(tmp_path, "modernbert", "mean")
-    original = Original(kolm=read_kolm(data), sha256=sha256_hex(data))
+    original = original_of(random_label_kolm(tmp_path, "modernbert", "mean"))
     with pytest.raises(ExportRefused, match=r"'modernbert'.*--to peft"):
         export_onnx(original, tmp_path / "out", base_dir=tmp_path, int8=False)
     assert not (tmp_path / "out").exists()

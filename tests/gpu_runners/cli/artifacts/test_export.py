@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from backend.domain.artifact.kolm_verify import read_kolm
+from gpu_runners.cli.artifacts.export import FORMATS
 from gpu_runners.cli.main import main
+from gpu_runners.exports.folder import Target
 from gpu_runners.models.causal_base import open_causal_base
 from tests.backend.domain.artifact.tiny_kolm import small_kolm
 from tests.gpu_runners.small_base import make_base
@@ -106,6 +108,10 @@ def test_a_library_that_is_missing_is_named_with_its_extra(home: Path, trained: 
     assert done.returncode == 1
     assert "onnx is needed for --to onnx: install kolm with its extra 'export'" in done.stderr
     assert not (home / "refund-router-onnx").exists()
+
+
+def test_the_formats_of_the_command_are_those_that_are_written() -> None:
+    assert set(FORMATS) == set(Target)
 
 
 def test_a_format_that_is_none_is_a_usage_error(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
