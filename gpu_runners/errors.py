@@ -1,5 +1,5 @@
 """The error that ends a runner's job, as the report over the lease API has it: a stable code, one sentence, and whether
-another attempt may help."""
+another attempt may help. An export on the reader's machine is reported to nobody: its refusal is a sentence alone."""
 
 from backend.domain.errors import OurError
 
@@ -17,3 +17,7 @@ class JobStopped(JobFailed):
 
     def __init__(self) -> None:
         super().__init__("The runner was stopped; the job can be resumed.", code="runner_stopping", retryable=True)
+
+
+class ExportRefused(Exception):
+    """The artifact or the folder does not allow an export; the message says what to do."""

@@ -90,7 +90,7 @@ class Loader:
             from gpu_runners.artifacts.generative_model import GenerativeModel
 
             causal, engine = self.engine(wanted["id"])
-            _check_base(wanted, causal.base)
+            check_base_digest(wanted, causal.base)
             return GenerativeModel.from_members(kolm.members, base=causal, engine=engine)
         is_extraction = "extraction.json" in kolm.members
         if kolm.manifest["task_type"] != "label" and not is_extraction:
@@ -100,7 +100,7 @@ class Loader:
                 code="unsupported_task",
             )
         base, runtime = self.base(wanted["id"])
-        _check_base(wanted, base)
+        check_base_digest(wanted, base)
         if is_extraction:
             return SpanModel.from_members(kolm.members, base=base, runtime=runtime)
         return LabelModel.from_members(kolm.members, base=base, runtime=runtime)
@@ -180,13 +180,14 @@ def merged_model(
 
     wanted = kolm.manifest["base"]
     causal = open_causal_base(wanted["id"], base_dir=base_dir)
-    _check_base(wanted, causal.base)
+    check_base_digest(wanted, causal.base)
     name = draft or draft_base_name(kolm.members)
     small = draft_base(causal, name, base_dir=base_dir) if name else None
     return GenerativeModel.merge_members(kolm.members, base=causal, max_running=max_running, draft_base=small)
 
 
-def _check_base(wanted: Mapping[str, str], base: Base) -> None:
+def check_base_digest(wanted: Mapping[str, str], base: Base) -> None:
+    """Raises JobFailed(base_mismatch) unless the base's bytes are those that the manifest names."""
     if base.sha256 != wanted["sha256"]:
         raise JobFailed(
             f"The artifact needs the base {wanted['id']!r} with digest {wanted['sha256'][:12]}…; here it is "

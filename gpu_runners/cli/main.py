@@ -47,6 +47,7 @@ COMMANDS = {
     "inspect": ("artifacts.run", "show what is in an intact .kolm"),
     "run": ("artifacts.run", "answer texts with a .kolm"),
     "serve": ("artifacts.run", "serve a .kolm over HTTP"),
+    "export": ("artifacts.export", "write a .kolm's model for another library, its receipts beside it"),
     "recipes": ("artifacts.recipes", "list a .kolm's recipes, the biggest savings first"),
     "rules": ("artifacts.recipes", "list a .kolm's rules, or write them as a JavaScript function"),
     "bench": ("artifacts.bench", "measure a .kolm: the model alone, and with each source of drafted tokens; its rules"),

@@ -63,6 +63,12 @@ def chat_ids(
     ]
 
 
+def prompt_end(base: CausalBase, *, n_tokens: int) -> tuple[int, ...]:
+    """The last tokens of every prompt of the base's chat template; () where they depend on the text."""
+    a, b = (prompt_ids(base, "", text)[-n_tokens:] for text in ("a", "1"))
+    return tuple(a) if a == b else ()
+
+
 def completion_ids(base: CausalBase, answer: str) -> list[int]:
     """The tokens of an answer with the end of turn that the student has to learn."""
     return [*_ids_of_each(base, [answer], is_plain=True)[0], base.eos_ids[0]]

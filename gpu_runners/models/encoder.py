@@ -83,8 +83,9 @@ def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
     return total / (n.sqrt() if pooling is Pooling.MEAN_SQRT_LEN else n)
 
 
-def load_body(base: Base) -> nn.Module:
-    """The frozen encoder in float32 and eval mode, without its pooler (a layer that no pooling here reads). Raises
+def load_body(base: Base, *, keep_pooler: bool = False) -> nn.Module:
+    """The frozen encoder in float32 and eval mode, without its pooler (a layer that no pooling here reads, and that
+    files for other libraries keep). Raises
     JobFailed: base_wrong_architecture where tensors are missing (they would be random) or the config cannot be
     computed, base_unsupported for one that is no encoder alone."""
     from transformers import AutoModel
@@ -114,7 +115,7 @@ def load_body(base: Base) -> nn.Module:
     lacking = sorted(name for name in loaded["missing_keys"] if "pooler" not in name)
     if lacking:
         raise wrong_architecture(base.name, f"its weights lack {lacking[0]} and {len(lacking) - 1} more tensors")
-    if getattr(body, "pooler", None) is not None:
+    if getattr(body, "pooler", None) is not None and not keep_pooler:
         body.register_module("pooler", None)
     for parameter in body.parameters():
         parameter.requires_grad_(False)

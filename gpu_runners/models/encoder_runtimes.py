@@ -66,35 +66,39 @@ class NumpyRuntime:
         self._bert = NumpyBert.load(base)
 
     def engine(self, adapter: Adapter, config: AdapterConfig) -> Engine:
-        return _NumpyEngine(self._bert.with_deltas(deltas(adapter, config)), adapter.head, config.pooling)
+        return NumpyEngine(self._bert.with_deltas(deltas(adapter, config)), adapter.head, config.pooling)
 
     def body(self, lora: Mapping[str, tuple[Array, Array]], *, rank: int, alpha: int) -> Body:
-        return _NumpyBody(self._bert.with_deltas(lora_deltas(lora, rank=rank, alpha=alpha)))
+        return NumpyBody(self._bert.with_deltas(lora_deltas(lora, rank=rank, alpha=alpha)))
 
     def embed(self, rows: Sequence[Sequence[int]], *, pooling: str) -> Array:
         return self._bert.embed(rows, Pooling(pooling))
 
 
-class _NumpyBody:
+class NumpyBody:
+    """`bert` has the adapter in its weights."""
+
     device = "cpu"
 
     def __init__(self, bert: NumpyBert) -> None:
-        self._bert, self.width = bert, bert.width
+        self.bert, self.width = bert, bert.width
 
     def states(self, rows: Sequence[Sequence[int]]) -> Array:
-        return self._bert.states(rows)
+        return self.bert.states(rows)
 
 
-class _NumpyEngine:
+class NumpyEngine:
+    """`bert` has the adapter in its weights."""
+
     device = "cpu"
 
     def __init__(self, bert: NumpyBert, head: Head, pooling: str) -> None:
         if head.weight.shape[1] != bert.width:
             raise unfit(f"its head is {head.weight.shape[1]} wide, the base {bert.width}")
-        self._bert, self._head, self._pooling = bert, head, Pooling(pooling)
+        self.bert, self._head, self._pooling = bert, head, Pooling(pooling)
 
     def logits(self, rows: Sequence[Sequence[int]]) -> Array:
-        return head_logits(self._bert.embed(rows, self._pooling), self._head)
+        return head_logits(self.bert.embed(rows, self._pooling), self._head)
 
 
 class TorchRuntime:
@@ -106,7 +110,7 @@ class TorchRuntime:
     def engine(self, adapter: Adapter, config: AdapterConfig) -> Engine:
         from gpu_runners.models.merging import merged_body, net_with
 
-        return _TorchEngine(net_with(merged_body(self._body, adapter, config), adapter.head, config.pooling))
+        return TorchEngine(net_with(merged_body(self._body, adapter, config), adapter.head, config.pooling))
 
     def body(self, lora: Mapping[str, tuple[Array, Array]], *, rank: int, alpha: int) -> Body:
         from gpu_runners.models.merging import with_deltas
@@ -141,16 +145,18 @@ class _TorchBody:
         return out
 
 
-class _TorchEngine:
+class TorchEngine:
+    """`net` has the adapter in its weights."""
+
     def __init__(self, net: Any) -> None:
         from gpu_runners.models.encoder import best_device
 
-        self._net = net.to(best_device())
+        self.net = net.to(best_device())
         self.device = str(best_device())
 
     def logits(self, rows: Sequence[Sequence[int]]) -> Array:
         import torch
 
         with torch.inference_mode():
-            out: Array = self._net(self._net.pad(rows)).cpu().numpy()
+            out: Array = self.net(self.net.pad(rows)).cpu().numpy()
         return out

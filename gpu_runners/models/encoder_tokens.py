@@ -57,7 +57,13 @@ class TextTokenizer:
                 "them. Use another base.",
                 code="base_unsupported",
             )
+        self.cut = cut
         self._tokenizer.enable_truncation(cut)
+
+    def to_json(self) -> str:
+        """A tokenizer.json that cuts at `cut` tokens, prefix and special tokens included; it puts no prefix."""
+        text: str = self._tokenizer.to_str()
+        return text
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         clean = [(self._prefix + text).encode("utf-8", "replace").decode() for text in texts]  # no lone surrogates

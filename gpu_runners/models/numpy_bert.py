@@ -74,7 +74,7 @@ class NumpyBert:
         self.n_layers, self.n_heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
         self.eps, self.pad_id = float(config.get("layer_norm_eps", 1e-12)), int(config.get("pad_token_id") or 0)
         self.dropout = float(config.get("hidden_dropout_prob") or 0.0)  # of training alone
-        self._counts_positions = config.get("model_type") in _ROBERTA
+        self.counts_positions = config.get("model_type") in _ROBERTA
         self.width = int(config["hidden_size"])
 
     @classmethod
@@ -125,7 +125,7 @@ class NumpyBert:
 
     def positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n, t). RoBERTa's family counts the tokens that are not padding, wherever they stand."""
-        if not self._counts_positions:
+        if not self.counts_positions:
             return np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
         real = (ids != self.pad_id).astype(np.int64)
         counted: NDArray[np.int64] = np.cumsum(real, axis=1) * real + self.pad_id

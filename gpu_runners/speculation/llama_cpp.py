@@ -32,6 +32,7 @@ from gpu_runners.models.protocol import Drafting, GenerationRequest, SourceCount
 from gpu_runners.speculation.batch import BatchDrafter
 from gpu_runners.speculation.drafter import Drafter
 
+PAIR = 2  # tokens that llama-server looks at
 _NGRAM_MAX = 4  # tokens of a key in llama.cpp's file
 _NO_TOKEN = -1
 _MAX_COUNT = 100  # llama.cpp multiplies it by 100 and by a count of its own context, in 32 bits

@@ -1,5 +1,6 @@
 """The way from the path of a `.kolm` to what it holds and to the model in it, for the commands that run one."""
 
+import hashlib
 import json
 import os
 import sys
@@ -32,15 +33,21 @@ def read_intact(file: str) -> Kolm:
 
 def read_trusted(file: str, keyring: str | None, allow_untrusted: bool) -> Kolm:
     """Verify a file before any model library is even imported. Raises Refused."""
+    return read_with_digest(file, keyring, allow_untrusted)[0]
+
+
+def read_with_digest(file: str, keyring: str | None, allow_untrusted: bool) -> tuple[Kolm, str]:
+    """The verified file and its sha256. Raises Refused."""
     keys, problem = kolm_verify.read_keyring(keyring or kolm_verify.default_keyring())
     try:
-        return kolm_verify.load_verified(file, keys, allow_untrusted)
+        data = kolm_verify.read_file(file)
+        return kolm_verify.load_verified(data, keys, allow_untrusted), hashlib.sha256(data).hexdigest()
     except KolmFileError as error:
         hint = ""
         if error.exit_code == 3:
             hint = f" ({problem})" if problem else ""
             hint += ". Pin its key with `kolm trust`, or pass --allow-untrusted"
-        raise Refused(f"{file} is not run: {error}{hint}.", exit_code=error.exit_code) from error
+        raise Refused(f"{file} is not used: {error}{hint}.", exit_code=error.exit_code) from error
 
 
 def rules_of(kolm: Kolm) -> "RulesFirst | None":

@@ -7,11 +7,9 @@ from gpu_runners.cli.artifacts.loading import Refused, read_intact
 from gpu_runners.cli.terminal import fail
 from gpu_runners.config import base_dir
 from gpu_runners.errors import JobFailed
-from gpu_runners.models.causal_base import CausalBase, open_causal_base
-from gpu_runners.models.chat import prompt_ids
-from gpu_runners.speculation.llama_cpp import write_static_lookup
-
-_PAIR = 2  # tokens that llama-server looks at
+from gpu_runners.models.causal_base import open_causal_base
+from gpu_runners.models.chat import prompt_end
+from gpu_runners.speculation.llama_cpp import PAIR, write_static_lookup
 
 
 def llama_lookup(file: str, out: str) -> int:
@@ -26,7 +24,7 @@ def llama_lookup(file: str, out: str) -> int:
             Path(out),
             tokenizer_sha256=base.tokenizer_sha256,
             n_vocab=base.vocab_size,
-            prompt_end=prompt_end(base),
+            prompt_end=prompt_end(base, n_tokens=PAIR),
         )
     except Refused as error:
         return fail(str(error), code=error.exit_code)
@@ -37,12 +35,6 @@ def llama_lookup(file: str, out: str) -> int:
     print(f"{out}: what {n_pairs:,} pairs of tokens say of the next{_left_out(pack)}.")
     print(f"llama-server -m MODEL.gguf --spec-type ngram-cache --lookup-cache-static {out}")
     return 0
-
-
-def prompt_end(base: CausalBase) -> tuple[int, ...]:
-    """The last two tokens of every prompt of the base's chat template."""
-    a, b = (prompt_ids(base, "", text)[-_PAIR:] for text in ("a", "1"))
-    return tuple(a) if a == b else ()
 
 
 def _left_out(pack: RecipePack) -> str:

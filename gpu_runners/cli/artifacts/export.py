@@ -1,0 +1,72 @@
+"""`kolm export FILE --to FORMAT`: an artifact's model in a folder that another library loads."""
+
+import argparse
+import os
+from pathlib import Path
+
+from backend.domain.errors import OurError
+from gpu_runners.cli.artifacts.loading import Refused, read_with_digest
+from gpu_runners.cli.options import AddOptions
+from gpu_runners.cli.terminal import fail
+
+FORMATS = ("onnx", "peft", "sentence-transformers", "gguf", "openvino")
+_EXTRA = {"onnx": "export", "onnxruntime": "export", "gguf": "export", "openvino": "openvino"}
+_INT8 = ("onnx", "openvino")
+
+
+def _export_options(export: argparse.ArgumentParser) -> None:
+    export.add_argument("file", metavar="FILE")
+    export.add_argument("--to", required=True, choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
+    export.add_argument("--out", metavar="FOLDER", help="new or empty (default: NAME-FORMAT here)")
+    export.add_argument("--int8", action="store_true", help="onnx, openvino: weights in one byte instead of four")
+    export.add_argument("--keyring", metavar="FILE")
+    export.add_argument(
+        "--allow-untrusted", action="store_true", help="export an intact file although nobody vouches for its key"
+    )
+    export.set_defaults(command=_run_export)
+
+
+def _run_export(options: argparse.Namespace) -> int:
+    return export(
+        options.file,
+        to=options.to,
+        out=options.out,
+        int8=options.int8,
+        keyring=options.keyring,
+        allow_untrusted=options.allow_untrusted,
+    )
+
+
+def export(file: str, *, to: str, out: str | None, int8: bool, keyring: str | None, allow_untrusted: bool) -> int:
+    if int8 and to not in _INT8:
+        return fail(f"--int8 is for {' and '.join(_INT8)}; leave it out for {to}.", code=2)
+    try:
+        kolm, sha256 = read_with_digest(file, keyring, allow_untrusted)
+    except Refused as error:
+        return fail(str(error), code=error.exit_code)
+    folder = Path(out if out is not None else f"{kolm.manifest['name']}-{to}")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        from gpu_runners.errors import ExportRefused
+        from gpu_runners.exports.folder import Original
+        from gpu_runners.exports.writing import write_export
+    except ImportError as error:
+        return fail(f"{error.name} is needed to export models: install kolm with its extra 'runner' (docs/client.md).")
+    try:
+        n_bytes = write_export(Original(kolm=kolm, sha256=sha256), folder, to=to, int8=int8)
+    except ExportRefused as error:
+        return fail(str(error))
+    except OurError as error:
+        return fail(error.message)
+    except ImportError as error:
+        extra = _EXTRA.get((error.name or "").partition(".")[0], "runner")
+        return fail(f"{error.name} is needed for --to {to}: install kolm with its extra '{extra}' (docs/exports.md).")
+    except OSError as error:
+        return fail(f"{folder} cannot be written ({error.strerror}).")
+    print(f"{folder}: {n_bytes / 1e6:,.1f} MB. export.json names {file} by its sha256, {sha256[:16]}….")
+    return 0
+
+
+OPTIONS: dict[str, AddOptions] = {
+    "export": _export_options,
+}

@@ -1,0 +1,86 @@
+"""`kolm export --to peft`: PEFT loads the folder over the base and computes what the artifact computes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.numpy import load_file
+
+from gpu_runners.artifacts.label_model import LabelModel
+from gpu_runners.artifacts.loader import Loader, merged_model
+from gpu_runners.errors import ExportRefused
+from gpu_runners.exports.to_peft import export_peft
+from gpu_runners.models.causal_base import load_weights, open_causal_base
+from gpu_runners.models.chat import prompt_ids
+from gpu_runners.models.encoder import load_body, pool
+from tests.gpu_runners.exports.students import original_of, random_label_kolm, random_text_kolm
+from tests.gpu_runners.small_task import Trained, kolm_of, task_rows
+from tests.tiny_bases import TINY, tiny_bases  # noqa: F401
+
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # PEFT's own call
+INPUTS = [row["input"] for row in task_rows(5, start=50)]
+
+
+def label_logits(folder: Path, model: LabelModel, body: Any) -> Any:
+    """Logits by PEFT and the two files of the head, as docs/exports.md computes them."""
+    adapted = PeftModel.from_pretrained(body, folder).eval()
+    head, described = load_file(folder / "head.safetensors"), json.loads((folder / "head.json").read_text())
+    rows = []
+    for ids in model.tokenizer.ids(INPUTS):
+        mask = torch.ones(1, len(ids), dtype=torch.int64)
+        with torch.inference_mode():
+            hidden = adapted(input_ids=torch.tensor([ids]), attention_mask=mask).last_hidden_state
+        unit = torch.nn.functional.normalize(pool(hidden, mask, described["pooling"]), dim=-1).numpy()
+        rows.append(described["scale"] * unit @ head["weight"].T + head["bias"])
+    return np.concatenate(rows)
+
+
+@pytest.mark.parametrize("kind", ["trained", "bert", "modernbert"])
+def test_a_label_adapter_gives_the_logits_of_the_artifact(trained: Trained, tmp_path: Path, kind: str) -> None:
+    data = kolm_of(trained) if kind == "trained" else random_label_kolm(tmp_path, kind, "mean")
+    original = original_of(data)
+    export_peft(original, tmp_path / "out", base_dir=tmp_path)
+    loader = Loader(keyring=None, base_dir=tmp_path)
+    model = loader.model_of(original.kolm)
+    assert isinstance(model, LabelModel)
+    base, _ = loader.base(original.kolm.manifest["base"]["id"])
+    ours = label_logits(tmp_path / "out", model, load_body(base))
+    wanted = model.engine.logits(model.tokenizer.ids(INPUTS))
+    assert np.abs(ours - wanted).max() < 1e-4
+    assert json.loads((tmp_path / "out" / "head.json").read_text())["labels"] == model.labels
+
+
+def test_a_student_without_an_adapter_is_refused_with_what_to_use(tmp_path: Path) -> None:
+    original = original_of(random_label_kolm(tmp_path, "bert", "mean", lora=False))
+    with pytest.raises(ExportRefused, match="--to onnx"):
+        export_peft(original, tmp_path / "out", base_dir=tmp_path)
+
+
+@pytest.mark.parametrize("variant", ["lora", "rslora", "dora"])
+def test_a_causal_adapter_writes_the_text_of_the_artifact(
+    tiny_bases: Path,  # noqa: F811
+    tmp_path: Path,
+    variant: str,
+) -> None:
+    base = open_causal_base(TINY, base_dir=tiny_bases)
+    original = original_of(random_text_kolm(base, variant=variant))
+    export_peft(original, tmp_path / "out", base_dir=tiny_bases)
+    wanted = merged_model(original.kolm, base_dir=tiny_bases).predict(INPUTS)
+    model: Any = PeftModel.from_pretrained(load_weights(base), tmp_path / "out").eval()
+    prompt = json.loads((tmp_path / "out" / "prompt.json").read_text())
+    for text, answer in zip(INPUTS, wanted, strict=True):
+        ids = prompt_ids(base, prompt["system"], text)
+        with torch.inference_mode():
+            out = model.generate(
+                input_ids=torch.tensor([ids]),
+                attention_mask=torch.ones(1, len(ids), dtype=torch.int64),
+                max_new_tokens=prompt["max_new_tokens"],
+                do_sample=False,
+                eos_token_id=list(base.eos_ids),
+                pad_token_id=base.pad_id,
+            )[0, len(ids) :]
+        assert base.tokenizer.decode(out, skip_special_tokens=True) == answer["output"]
