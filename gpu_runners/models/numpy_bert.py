@@ -8,7 +8,8 @@ token's id + 1 on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +77,7 @@ class NumpyBert:
         self.dropout = float(config.get("hidden_dropout_prob") or 0.0)  # of training alone
         self.counts_positions = config.get("model_type") in _ROBERTA
         self.width = int(config["hidden_size"])
+        self._columns: list[_Columns] = []  # made at the first text that comes alone
 
     @classmethod
     def load(cls, base: Base) -> "NumpyBert":
@@ -109,6 +111,8 @@ class NumpyBert:
         return self._hidden_states(ids, present.astype(np.float32))
 
     def _hidden_states(self, ids: NDArray[np.int64], mask: Array) -> Array:
+        if len(ids) == 1:
+            return self._column_states(ids)
         w = self.weights
         x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]
         x = self._norm(x + w["embeddings.position_embeddings.weight"][self.positions(ids)], "embeddings.LayerNorm")
@@ -122,6 +126,19 @@ class NumpyBert:
             inner = _gelu(self._linear(x, at + "intermediate.dense"))
             x = self._norm(x + self._linear(inner, at + "output.dense"), at + "output.LayerNorm")
         return x
+
+    def _column_states(self, ids: NDArray[np.int64]) -> Array:
+        """(1, t, d) of one text, computed with its tokens as columns: a fifth faster for so few tokens, whose time is
+        that of reading the weights."""
+        w = self.weights
+        x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]
+        x = self._norm(x + w["embeddings.position_embeddings.weight"][self.positions(ids)], "embeddings.LayerNorm")
+        self._columns = self._columns or [_Columns.of_layer(w, n, n_heads=self.n_heads) for n in range(self.n_layers)]
+        columns = np.ascontiguousarray(x[0].T)
+        for layer in self._columns:
+            columns = layer(columns, self.eps)
+        out: Array = columns.T[None]
+        return out
 
     def positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n, t). RoBERTa's family counts the tokens that are not padding, wherever they stand."""
@@ -180,3 +197,55 @@ def pool(hidden: Array, mask: Array, pooling: Pooling) -> Array:
 def _gelu(x: Array) -> Array:
     activated: Array = x * np.float32(0.5) * (1 + erf(x * _ROOT_HALF))
     return activated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns:
+    """A layer for states (d, t): `qkv` (3 d, d) is query, key and value as one matrix, biases and norms are columns."""
+
+    n_heads: int
+    qkv: tuple[Array, Array]
+    attended: tuple[Array, Array]
+    inner: tuple[Array, Array]
+    outer: tuple[Array, Array]
+    norms: tuple[tuple[Array, Array], tuple[Array, Array]]
+
+    @classmethod
+    def of_layer(cls, weights: Mapping[str, Array], number: int, *, n_heads: int) -> Self:
+        at = f"encoder.layer.{number}."
+
+        def linear(*names: str) -> tuple[Array, Array]:
+            parts = [(weights[f"{at}{name}.weight"], weights[f"{at}{name}.bias"]) for name in names]
+            if len(parts) == 1:
+                return parts[0][0], parts[0][1][:, None]
+            return np.concatenate([one for one, _ in parts]), np.concatenate([one for _, one in parts])[:, None]
+
+        def norm(name: str) -> tuple[Array, Array]:
+            return weights[f"{at}{name}.weight"][:, None], weights[f"{at}{name}.bias"][:, None]
+
+        return cls(
+            n_heads=n_heads,
+            qkv=linear(*(f"attention.self.{name}" for name in ("query", "key", "value"))),
+            attended=linear("attention.output.dense"),
+            inner=linear("intermediate.dense"),
+            outer=linear("output.dense"),
+            norms=(norm("attention.output.LayerNorm"), norm("output.LayerNorm")),
+        )
+
+    def __call__(self, x: Array, eps: float) -> Array:
+        width, n = x.shape
+        q, k, v = (self.qkv[0] @ x + self.qkv[1]).reshape(3, self.n_heads, width // self.n_heads, n)
+        scores = q.transpose(0, 2, 1) @ k / np.float32((width // self.n_heads) ** 0.5)
+        scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        scores /= scores.sum(axis=-1, keepdims=True)
+        mixed = (v @ scores.transpose(0, 2, 1)).reshape(width, n)
+        x = _norm_columns(x + self.attended[0] @ mixed + self.attended[1], self.norms[0], eps)
+        inner = _gelu(self.inner[0] @ x + self.inner[1])
+        return _norm_columns(x + self.outer[0] @ inner + self.outer[1], self.norms[1], eps)
+
+
+def _norm_columns(x: Array, norm: tuple[Array, Array], eps: float) -> Array:
+    centred = x - x.mean(axis=0)
+    variance = np.einsum("ij,ij->j", centred, centred) / np.float32(x.shape[0])
+    normed: Array = centred / np.sqrt(variance + np.float32(eps)) * norm[0] + norm[1]
+    return normed

@@ -14,7 +14,7 @@ from backend.domain.answers.excerpts import excerpt
 from backend.domain.answers.json_values import Leaf as ValueLeaf
 from backend.domain.answers.json_values import fields_of
 from backend.domain.canonical import canonical_json
-from backend.domain.extraction.alignment import Aligner, values_at
+from backend.domain.extraction.alignment import Aligner, Alignment, values_at
 from backend.domain.extraction.assembling import Assembler, SpanRead
 from backend.domain.extraction.conversions import Choice, conversions_for
 from backend.domain.extraction.occurrences import Document, is_same
@@ -27,6 +27,7 @@ FEW = 5  # values of a leaf, of which the share says nothing
 MOST_CLASSES = 600
 FEW_CHOICES = 20  # up to which an enum is a closed set without asking whether its values stand in the inputs
 MOST_EXAMPLES = 3
+LEAST_EXPECTED = 5  # values of a leaf that a class has none of, to bar it: by chance once in 150
 MOST_SPLIT = 200  # one in so many edges of spans may lie within a word
 
 Pairs = Sequence[tuple[str, Any]]
@@ -52,6 +53,7 @@ def learn_plan(schema: Mapping[str, Any], pairs: Pairs) -> ExtractionPlan:
     aligner.learn(documents)
     aligned = [aligner.align(document, answer) for document, answer in documents]
     layers = _layers(rules, [one.spans for one in aligned])
+    rules = [_with_bars(number, rule, len(rules), aligned) for number, rule in enumerate(rules)]
     plan = ExtractionPlan(
         rules=tuple(rules), layers=layers, fallback=_typical(pairs), n_pairs=len(pairs), n_values=0, n_right=0
     )
@@ -192,6 +194,32 @@ def _layers(rules: Sequence[LeafRule], aligned: Sequence[Sequence[Any]]) -> tupl
         else:
             layer.append(number)
     return tuple(map(tuple, layers))
+
+
+def _with_bars(number: int, rule: LeafRule, n_rules: int, aligned: Sequence[Alignment]) -> LeafRule:
+    """The rule of a closed set with the leaves that each of its classes bars: those that none of its pairs has, though
+    by their share in all pairs it would be expected to have LEAST_EXPECTED."""
+    if rule.way is not Way.CLOSED:
+        return rule
+    n_of: Counter[int] = Counter()
+    there: Counter[tuple[int, int]] = Counter()
+    for one in aligned:
+        chosen = next((read.value for read in one.classes if read.rule == number), None)
+        place = next((i for i, value in enumerate(rule.choices) if value is chosen or is_same(value, chosen)), None)
+        if place is None:
+            continue
+        n_of[place] += 1
+        there.update((place, leaf) for leaf in {span.rule for span in one.spans})
+    total = Counter(leaf for (_, leaf), n in there.items() for _ in range(n))
+    bars = tuple(
+        tuple(
+            leaf
+            for leaf in range(n_rules)
+            if not there[place, leaf] and n_of[place] * total[leaf] >= LEAST_EXPECTED * n_of.total()
+        )
+        for place in range(len(rule.choices))
+    )
+    return replace(rule, bars=bars if any(bars) else ())
 
 
 def _are_whole(aligned: Sequence[tuple[Document, Sequence[SpanRead]]]) -> bool:

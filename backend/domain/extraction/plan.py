@@ -26,7 +26,8 @@ class Way(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafRule:
     """`conversions` are tried in order; `separator` joins the values of several spans into one text (None: one span).
-    `choices` are the classes of a closed set, null for absence. `default` is what a value is where no span is read
+    `choices` are the classes of a closed set, null for absence; `bars` has for each of them the numbers of the leaves
+    that no pair of this class has (() where none is known). `default` is what a value is where no span is read
     (`has_default`; null: the leaf is left out, or written as null with `writes_null`). `is_always`: every pair has a
     span of it. `fallback` is the commonest value, for a leaf that its schema asks for. `n` values stand in the pairs,
     `n_right` of them come out right."""
@@ -36,6 +37,7 @@ class LeafRule:
     conversions: tuple[Conversion, ...] = ()
     separator: str | None = None
     choices: tuple[Any, ...] = ()
+    bars: tuple[tuple[int, ...], ...] = ()
     default: Any = None
     has_default: bool = False
     writes_null: bool = False
@@ -51,6 +53,7 @@ class LeafRule:
             "conversions": [one.to_json() for one in self.conversions],
             "separator": self.separator,
             "choices": list(self.choices),
+            "bars": [list(numbers) for numbers in self.bars],
             "default": self.default,
             "has_default": self.has_default,
             "writes_null": self.writes_null,
@@ -63,9 +66,8 @@ class LeafRule:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         conversions = tuple(map(Conversion.from_json, value["conversions"]))
-        return cls(
-            **dict(value) | {"way": Way(value["way"]), "conversions": conversions, "choices": tuple(value["choices"])}
-        )
+        made = {"way": Way(value["way"]), "conversions": conversions, "choices": tuple(value["choices"])}
+        return cls(**dict(value) | made | {"bars": tuple(map(tuple, value["bars"]))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

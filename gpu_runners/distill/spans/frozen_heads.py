@@ -1,17 +1,20 @@
 """The naive alternative: the same heads trained on the states of the frozen encoder, which are computed once."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import torch
 
 from backend.domain.jobs.span_jobs import SpanOptions
 from gpu_runners.distill.label.adamw import AdamW
+from gpu_runners.distill.label.baseline import fit_head
+from gpu_runners.distill.label.dataset import Pair as Labelled
 from gpu_runners.distill.label.dataset import batches
 from gpu_runners.distill.label.fit import learning_rate_factor
 from gpu_runners.distill.label.nets import LoraBody
 from gpu_runners.distill.spans.dataset import Example
 from gpu_runners.distill.spans.net import Gathered, Heads, gather_states, loss_of
 from gpu_runners.models.label_adapter import Head
+from gpu_runners.models.spans.adapter import CLASSES
 
 EPOCHS = 20
 LEARNING_RATE = 1e-2  # of 3e-3, 1e-2 and 3e-2 the best on SNIPS' training side
@@ -19,45 +22,57 @@ BATCH = 32
 MOST_BYTES = 1 << 30  # of states that are kept; of more pairs the first so many are trained on
 
 
-def fit_frozen_heads(
-    body: LoraBody,
-    sizes: Mapping[str, int],
-    examples: Sequence[Example],
-    options: SpanOptions,
-    *,
-    width: int,
-    many: Set[int],
-) -> dict[str, Head]:
-    """Train the heads; `body` is one whose LoRA matrices change nothing yet."""
-    kept = _gather_frozen(body, examples, width)
-    heads = Heads(sizes, width=width, device=body.device)
-    optimizer = AdamW(heads.trained)
-    lengths = [len(own.tokens) for own in kept]
-    plans = [batches(lengths, size=BATCH, seed=options.seed, epoch=epoch) for epoch in range(EPOCHS)]
-    n_steps, step = sum(map(len, plans)), 0
-    for plan in plans:
-        for chosen in plan:
-            tokens = torch.cat([kept[i].tokens for i in chosen])
-            means = torch.cat([kept[i].means for i in chosen])
-            part = [examples[i] for i in chosen]
-            loss = loss_of(heads.logits(Gathered(tokens=tokens, means=means)), part, many=many)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            factor = learning_rate_factor(step, n_steps=n_steps, warmup_share=options.warmup_share)
-            optimizer.step(LEARNING_RATE * factor)
-            step += 1
-    return heads.arrays()
-
-
-def _gather_frozen(body: LoraBody, examples: Sequence[Example], width: int) -> list[Gathered]:
+class FrozenStates:
     """The states of the first examples that fit the memory set aside for them."""
-    kept: list[Gathered] = []
-    n_bytes = 0
-    with torch.no_grad():
-        for example in examples:
-            n_bytes += 4 * width * (len(example.places) + 1)
-            if n_bytes > MOST_BYTES and kept:
-                break
-            states, mask = body.states(example.windows, dropout=0.0)
-            kept.append(gather_states(states, mask, [(len(example.windows), example.places)]))
-    return kept
+
+    def __init__(self, body: LoraBody, examples: Sequence[Example], *, width: int) -> None:
+        self.examples, self.width, self.device = examples, width, body.device
+        self.kept: list[Gathered] = []
+        n_bytes = 0
+        with torch.no_grad():
+            for example in examples:
+                n_bytes += 4 * width * (len(example.places) + 1)
+                if n_bytes > MOST_BYTES and self.kept:
+                    break
+                states, mask = body.states(example.windows, dropout=0.0)
+                self.kept.append(gather_states(states, mask, [(len(example.windows), example.places)]))
+
+    def class_heads(self, sizes: Mapping[str, int], members: Iterable[int], *, many: Set[int]) -> dict[str, Head]:
+        """Fit a logistic regression for each closed set on those of the examples that are members: where training
+        begins, as a label student's does (docs/decisions/0006-two-fits.md)."""
+        there = [i for i in members if i < len(self.kept)]
+        heads = {}
+        for name, rows in sizes.items():
+            rule = int(name.removeprefix(CLASSES)) if name.startswith(CLASSES) else -1
+            asked = [i for i in there if rule in self.examples[i].classes]
+            if rule < 0 or rule in many or not asked:
+                continue
+            pairs = [
+                Labelled(text="", label=self.examples[i].classes[rule][0], weight=self.examples[i].weight)
+                for i in asked
+            ]
+            if len({pair.label for pair in pairs}) == rows >= 2:
+                means = torch.cat([self.kept[i].means for i in asked]).cpu().numpy()
+                heads[name] = fit_head(means, pairs, n_labels=rows)
+        return heads
+
+    def fit_heads(self, sizes: Mapping[str, int], options: SpanOptions, *, many: Set[int]) -> dict[str, Head]:
+        """Train the heads on all examples that are kept."""
+        begun = self.class_heads(sizes, range(len(self.kept)), many=many)
+        heads = Heads(sizes, width=self.width, device=self.device, begun=begun)
+        optimizer = AdamW(heads.trained)
+        lengths = [len(own.tokens) for own in self.kept]
+        plans = [batches(lengths, size=BATCH, seed=options.seed, epoch=epoch) for epoch in range(EPOCHS)]
+        n_steps, step = sum(map(len, plans)), 0
+        for plan in plans:
+            for chosen in plan:
+                tokens = torch.cat([self.kept[i].tokens for i in chosen])
+                means = torch.cat([self.kept[i].means for i in chosen])
+                logits = heads.logits(Gathered(tokens=tokens, means=means))
+                loss = loss_of(logits, [self.examples[i] for i in chosen], many=many)
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                factor = learning_rate_factor(step, n_steps=n_steps, warmup_share=options.warmup_share)
+                optimizer.step(LEARNING_RATE * factor)
+                step += 1
+        return heads.arrays()

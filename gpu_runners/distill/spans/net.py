@@ -2,7 +2,8 @@
 
     tags.l    (n, 1 + 2 m)  of each token: outside, or begins / goes on with a leaf of layer l
     opens     (n, 1)        of each token: whether a value that begins here begins a new element of its list
-    classes.r (b, c)        of each input: its class of the closed set r, on the mean of its states
+    classes.r (b, c)        of each input: its class of the closed set r, on the unit mean of its states, times 16, as a
+                            label student's head
 
 An input of several windows is several rows of the batch: its tokens are gathered from the windows that count, and the
 mean goes over all of them.
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from gpu_runners.distill.label.nets import LoraBody
 from gpu_runners.distill.spans.dataset import NOT_ASKED, Example
-from gpu_runners.models.label_adapter import Head
+from gpu_runners.models.label_adapter import SCALE, Head
 from gpu_runners.models.merging import to_numpy
 from gpu_runners.models.spans.adapter import CLASSES, OPENS, TAGS
 
@@ -26,27 +27,34 @@ HEAD = "head."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """`tokens` (n, d), the states of the texts' tokens, one text after another; `means` (b, d) of each text."""
+    """`tokens` (n, d), the states of the texts' tokens, one text after another; `means` (b, d) of each text, unit
+    rows."""
 
     tokens: Tensor
     means: Tensor
 
 
 class Heads:
-    """Linear heads by their names in `sizes`, zero at first."""
+    """Linear heads by their names in `sizes`, zero at first where `begun` has none."""
 
-    def __init__(self, sizes: Mapping[str, int], *, width: int, device: torch.device) -> None:
+    def __init__(
+        self, sizes: Mapping[str, int], *, width: int, device: torch.device, begun: Mapping[str, Head] | None = None
+    ) -> None:
         self.sizes = sizes
         self.trained: dict[str, nn.Parameter] = {}
         for name, rows in sizes.items():
             self.trained[f"{HEAD}{name}.weight"] = nn.Parameter(torch.zeros((rows, width), device=device))
             self.trained[f"{HEAD}{name}.bias"] = nn.Parameter(torch.zeros(rows, device=device))
+        with torch.no_grad():
+            for name, head in (begun or {}).items():
+                self.trained[f"{HEAD}{name}.weight"].copy_(torch.from_numpy(head.weight))
+                self.trained[f"{HEAD}{name}.bias"].copy_(torch.from_numpy(head.bias))
 
     def logits(self, gathered: Gathered) -> dict[str, Tensor]:
         """(n, rows) of the heads of tokens, (b, rows) of those of classes."""
         out = {}
         for name in self.sizes:
-            states = gathered.means if name.startswith(CLASSES) else gathered.tokens
+            states = SCALE * gathered.means if name.startswith(CLASSES) else gathered.tokens
             out[name] = states @ self.trained[f"{HEAD}{name}.weight"].T + self.trained[f"{HEAD}{name}.bias"]
         return out
 
@@ -88,7 +96,7 @@ def gather_states(states: Tensor, mask: Tensor, texts: Sequence[tuple[int, Seque
     sums = states.new_zeros((len(texts), d)).index_add(0, owners, (states * weights).sum(1))
     counts = states.new_zeros((len(texts), 1)).index_add(0, owners, weights.sum(1))
     tokens = states.reshape(-1, d).index_select(0, torch.tensor(at, dtype=torch.long, device=device))
-    return Gathered(tokens=tokens, means=sums / counts.clamp(min=1.0))
+    return Gathered(tokens=tokens, means=nn.functional.normalize(sums / counts.clamp(min=1.0), dim=-1))
 
 
 def loss_of(logits: Mapping[str, Tensor], examples: Sequence[Example], *, many: Set[int]) -> Tensor:

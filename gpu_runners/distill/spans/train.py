@@ -2,7 +2,8 @@
 
 1. Align: each pair's answer becomes spans of its input and classes (`backend.domain.extraction.alignment`), and these
    the targets of the encoder's tokens.
-2. Frozen heads: the naive alternative, on the states of the encoder as it is.
+2. Frozen: the states of the encoder as it is, on which the naive alternative is trained, and on which a logistic
+   regression for each closed set is where its head begins.
 3. Calibrate: one fit without a fifth of the pairs (never the held-out gold), asked about them: what a confidence of
    such a model is worth.
 4. Train: every pair, from the encoder as it is.
@@ -34,7 +35,7 @@ from gpu_runners.distill.repeatable import deterministic
 from gpu_runners.distill.spans.calibration import Judged, judge, split_held
 from gpu_runners.distill.spans.dataset import align_pairs, example_of, read_pairs
 from gpu_runners.distill.spans.fit import Fit
-from gpu_runners.distill.spans.frozen_heads import fit_frozen_heads
+from gpu_runners.distill.spans.frozen_heads import FrozenStates
 from gpu_runners.distill.spans.net import Heads, SpanNet
 from gpu_runners.distill.spans.options import read_options
 from gpu_runners.distill.spans.swapping import Swapping
@@ -116,6 +117,7 @@ class _Run:
         self.sizes = head_sizes(self.plan, has_lists=any(leaf.list_path for leaf in self.assembler.leaves))
         self.many = frozenset(i for i in self.plan.class_rules() if self.plan.rules[i].way is Way.MANY)
         self.trained, self.held = split_held(self.pairs, share=options.validation_share, seed=options.seed)
+        self.frozen = FrozenStates(self.engine.lora(rank=1, alpha=1), self.examples, width=self.engine.width)
         self.calibration: Calibration = PLAIN
         self.log: list[dict[str, Any]] = []
         self.epoch_loss = 0.0
@@ -125,10 +127,11 @@ class _Run:
         self._cadence = checkpoint.Cadence(hooks, every_s=job.checkpoint_every_s)
 
     def _new_fit(self) -> Fit:
+        members = [int(i) for i in self.trained] if self.phase is Phase.CALIBRATE else range(len(self.examples))
+        begun = self.frozen.class_heads(self.sizes, members, many=self.many)
         torch.manual_seed(self.options.seed)
         lora = self.engine.lora(rank=self.options.rank, alpha=self.options.alpha)
-        net = SpanNet(lora, Heads(self.sizes, width=self.engine.width, device=lora.device))
-        members = self.trained if self.phase is Phase.CALIBRATE else range(len(self.examples))
+        net = SpanNet(lora, Heads(self.sizes, width=self.engine.width, device=lora.device, begun=begun))
         swapping = Swapping(
             self.plan,
             self.assembler.leaves,
@@ -148,14 +151,7 @@ class _Run:
                 break
             self._calibrate()
             self.fit = self._new_fit_of(Phase.TRAIN)
-        frozen = fit_frozen_heads(
-            self.engine.lora(rank=1, alpha=1),
-            self.sizes,
-            self.examples,
-            self.options,
-            width=self.engine.width,
-            many=self.many,
-        )
+        frozen = self.frozen.fit_heads(self.sizes, self.options, many=self.many)
         return SpanAdapter(lora=self.fit.net.lora.pairs(), heads=self.fit.net.heads.arrays(), baseline=frozen)
 
     def _new_fit_of(self, phase: Phase) -> Fit:

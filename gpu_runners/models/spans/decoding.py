@@ -19,6 +19,7 @@ from gpu_runners.models.tensor_files import Array
 PPM = 1_000_000
 IMPOSSIBLE = np.float32(-1e9)
 _EDGE = 1e-6
+MOST_TRIED, LEAST_TRIED = 4, 0.01  # classes of a closed set that are tried with the tags that they allow
 SPANS, SETS, ANSWER = "spans", "classes", "answer"  # the kinds of what a confidence is about
 
 Logits = Mapping[str, Array]
@@ -67,22 +68,67 @@ PLAIN = Calibration(lines={})
 def read_logits(plan: ExtractionPlan, logits: Logits, offsets: Offsets, glued: Sequence[bool] = ()) -> Reading:
     """The reading of one input: `tags.<layer>` (n, rows) of its n tokens, `opens` (n, 1), `classes.<rule>`
     (n_choices,). A token that is `glued` has the leaf of the one before it, or is outside with it (empty: no token is).
-    Confidences are raw."""
-    spans: list[SpanRead] = []
-    sureness = [1.0]
-    opens = logits[OPENS][:, 0] if OPENS in logits else None
-    for number, layer in enumerate(plan.layers):
-        scores = log_softmax(logits[f"{TAGS}{number}"], axis=1)
-        path = likeliest(scores, glued if plan.whole_words else ())
-        if len(path):
-            sureness.append(float(np.exp(scores[np.arange(len(path)), path].min())))
-        spans += _spans(plan, layer, scores, path, offsets, opens)
+    A closed set's class and the tags are chosen together, where the class bars leaves. Confidences are raw."""
+    scores = [log_softmax(logits[f"{TAGS}{number}"], axis=1) for number in range(len(plan.layers))]
+    glued = glued if plan.whole_words else ()
     classes: list[ClassRead] = []
+    sureness = [1.0]
+    barred: frozenset[int] = frozenset()
     for number in plan.class_rules():
-        read, sure = _classes(plan, number, logits[f"{CLASSES}{number}"])
+        if plan.rules[number].way is Way.MANY:
+            read, sure = _many(plan, number, logits[f"{CLASSES}{number}"])
+        else:
+            one, barred = _closed(plan, number, logits[f"{CLASSES}{number}"], scores, glued, barred)
+            read, sure = [one], one.confidence
         classes += read
         sureness.append(sure)
+    opens = logits[OPENS][:, 0] if OPENS in logits else None
+    spans: list[SpanRead] = []
+    for layer, own in zip(plan.layers, scores, strict=True):
+        path = likeliest(_without(own, layer, barred), glued)
+        if len(path):
+            sureness.append(float(np.exp(own[np.arange(len(path)), path].min())))
+        spans += _spans(plan, layer, own, path, offsets, opens)
     return Reading(spans=tuple(spans), classes=tuple(classes), confidence=min(sureness))
+
+
+def _closed(
+    plan: ExtractionPlan,
+    number: int,
+    logits: Array,
+    scores: Sequence[Array],
+    glued: Sequence[bool],
+    barred: frozenset[int],
+) -> tuple[ClassRead, frozenset[int]]:
+    """The class of a closed set, and all leaves that are barred with it. Of several likely classes that bar different
+    leaves, the one is taken whose probability times that of the tags that it allows is the greatest."""
+    rule = plan.rules[number]
+    own = log_softmax(logits)
+    likely = [int(i) for i in np.argsort(-own)[:MOST_TRIED] if own[i] > np.log(LEAST_TRIED)] or [int(own.argmax())]
+    bars = {i: barred | frozenset(rule.bars[i] if rule.bars else ()) for i in likely}
+    best = likely[0]
+    if len(set(bars.values())) > 1:
+        best = max(likely, key=lambda i: (own[i] + _tag_score(plan, scores, glued, bars[i]), -i))
+    return ClassRead(rule=number, value=rule.choices[best], confidence=float(np.exp(own[best]))), bars[best]
+
+
+def _tag_score(plan: ExtractionPlan, scores: Sequence[Array], glued: Sequence[bool], barred: frozenset[int]) -> float:
+    """The log-probability of the likeliest tags without the barred leaves."""
+    total = 0.0
+    for layer, own in zip(plan.layers, scores, strict=True):
+        path = likeliest(_without(own, layer, barred), glued)
+        total += float(own[np.arange(len(path)), path].sum())
+    return total
+
+
+def _without(scores: Array, layer: Sequence[int], barred: frozenset[int]) -> Array:
+    """The log-probabilities with those of barred leaves made impossible."""
+    columns = [1 + 2 * place + side for place, leaf in enumerate(layer) if leaf in barred for side in (0, 1)]
+    if not columns:
+        return scores
+    kept = scores.copy()
+    kept[:, columns] = IMPOSSIBLE
+    return kept
 
 
 def likeliest(scores: Array, glued: Sequence[bool] = ()) -> NDArray[np.int64]:
@@ -159,18 +205,13 @@ def _spare(number: int, place: int, scores: Array, offsets: Offsets) -> SpanRead
     return SpanRead(rule=number, start=offsets[at][0], end=offsets[end - 1][1], confidence=raw, is_spare=True)
 
 
-def _classes(plan: ExtractionPlan, number: int, logits: Array) -> tuple[list[ClassRead], float]:
-    """The classes of a closed set, and how sure the least sure of its decisions is."""
+def _many(plan: ExtractionPlan, number: int, logits: Array) -> tuple[list[ClassRead], float]:
+    """The members of a closed set that are there, and how sure the least sure of its decisions is."""
     rule = plan.rules[number]
-    if rule.way is Way.MANY:
-        shares = expit(logits)
-        chosen = [
-            ClassRead(rule=number, value=choice, confidence=float(share))
-            for choice, share in zip(rule.choices, shares, strict=True)
-            if share > 0.5
-        ]
-        return chosen, float(np.maximum(shares, 1 - shares).min())
-    scores = log_softmax(logits)
-    best = int(scores.argmax())
-    sure = float(np.exp(scores[best]))
-    return [ClassRead(rule=number, value=rule.choices[best], confidence=sure)], sure
+    shares = expit(logits)
+    chosen = [
+        ClassRead(rule=number, value=choice, confidence=float(share))
+        for choice, share in zip(rule.choices, shares, strict=True)
+        if share > 0.5
+    ]
+    return chosen, float(np.maximum(shares, 1 - shares).min())

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from gpu_runners.models.encoder_runtimes import Body
-from gpu_runners.models.label_adapter import Head, unfit
+from gpu_runners.models.label_adapter import SCALE, Head, unfit
 from gpu_runners.models.spans.adapter import CLASSES
 from gpu_runners.models.spans.tokens import SpanTokens
 from gpu_runners.models.tensor_files import Array
@@ -47,8 +47,9 @@ class SpanForward:
             tokens = self._tokens(text, own)
             scores = tokens @ self._weight.T + self._bias
             mean = np.concatenate(own).mean(axis=0)
+            unit = SCALE * mean / max(float(np.linalg.norm(mean)), 1e-12)
             out = {name: scores[:, part] for name, part in self._parts}
-            yield out | {name: head.weight @ mean + head.bias for name, head in self._classes.items()}
+            yield out | {name: head.weight @ unit + head.bias for name, head in self._classes.items()}
 
     def _states(self, windows: Sequence[Sequence[int]]) -> list[Array]:
         """(t, d) states of each window; windows of like lengths are computed together."""

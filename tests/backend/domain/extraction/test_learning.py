@@ -297,3 +297,15 @@ def test_whatever_the_pairs_the_plan_counts_what_it_brings_back(rows: list[tuple
         answer, fields = assembler.answer(text, alignment.spans, alignment.classes)
         assert fits(answer) == []
         assert all(one.start is None or 0 <= one.start <= one.end <= len(text) for one in fields)  # type: ignore[operator]
+
+
+def test_a_class_bars_the_leaves_that_none_of_its_pairs_has() -> None:
+    made = schema(("kind",), kind={"enum": ["visit", "none"]}, city=TEXT, note=TEXT)
+    pairs: list[tuple[str, Any]] = [(f"visit {city} now", {"kind": "visit", "city": city}) for city in CITIES * 2]
+    pairs += [(f"just a word {n}", {"kind": "none"}) for n in range(12)]
+    pairs += [(f"{n} says hi", {"kind": "none", "note": "hi"}) for n in range(2)]
+    rule = rule_of(learn_plan(made, pairs), "/kind")
+    # two notes are too few to say that a visit has none
+    paths = [one.path for one in learn_plan(made, pairs).rules]
+    barred = {choice: [paths[i] for i in bars] for choice, bars in zip(rule.choices, rule.bars, strict=True)}
+    assert barred == {"visit": [], "none": ["/city"]}

@@ -86,3 +86,40 @@ def test_numpy_and_torch_compute_the_same_logits(trained_spans: TrainedSpans, ba
     ]
     for name, logits in sides[0].items():
         np.testing.assert_allclose(logits, sides[1][name], atol=1e-3)
+
+
+def barring() -> ExtractionPlan:
+    kind = LeafRule(path="/kind", way=Way.CLOSED, choices=("visit", "none"), bars=((), (1,)))
+    city = LeafRule(path="/city", way=Way.COPIED)
+    return ExtractionPlan(rules=(kind, city), layers=((1,),), fallback={}, n_pairs=1, n_values=1, n_right=1)
+
+
+@pytest.mark.parametrize(
+    ("odds", "tag", "kind", "n_spans"),
+    [
+        (0.5, 6.0, "visit", 1),  # a plain city overrules a class that was a little likelier
+        (0.5, -6.0, "none", 0),
+        (9.0, 1.0, "none", 0),  # a plain class overrules a doubtful city
+    ],
+)
+def test_a_class_and_the_tags_that_it_allows_are_chosen_together(
+    odds: float, tag: float, kind: str, n_spans: int
+) -> None:
+    logits = {
+        "classes.0": np.array([0.0, odds], dtype=np.float32),
+        "tags.0": np.array([[6, 0, 0], [0, tag, 0]], dtype=np.float32),
+    }
+    reading = read_logits(barring(), logits, [(0, 2), (3, 7)])
+    assert reading.classes[0].value == kind
+    assert len(reading.spans) == n_spans
+
+
+def test_a_word_is_read_whole_or_not_at_all() -> None:
+    city = LeafRule(path="/city", way=Way.COPIED)
+    plan = ExtractionPlan(
+        rules=(city,), layers=((0,),), fallback={}, n_pairs=1, n_values=1, n_right=1, whole_words=True
+    )
+    logits = {"tags.0": np.array([[0, 4, 0], [1, 0, 0], [5, 0, 0]], dtype=np.float32)}
+    offsets, glued = [(0, 2), (2, 4), (5, 6)], (False, True, False)
+    (span,) = read_logits(plan, logits, offsets, glued).spans
+    assert (span.start, span.end) == (0, 4)
