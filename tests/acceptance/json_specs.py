@@ -17,6 +17,18 @@ def small_orders(name: str, **changes: Any) -> dict[str, Any]:
     return _small(ORDER_FIELDS, name, n_candidates=12, n_gold=N_GOLD) | changes
 
 
+def small_mails(name: str, **changes: Any) -> dict[str, Any]:
+    """`examples/order-extractor.yaml` cut down: a span student on a dozen candidates a slice and three epochs."""
+    demo: dict[str, Any] = yaml.safe_load((ROOT / "examples" / "order-extractor.yaml").read_text())
+    spec = copy.deepcopy(demo) | {"name": name, "family": name}
+    spec["sampling"] |= {"n_candidates": 10, "k_select": 8, "k_distill": 40, "label_samples": 2}
+    spec["train"] = {"escalate": False, "spans": {"epochs": 3, "rank": 4, "alpha": 8}}
+    spec["examples"] = {"holdout": 0.5, "inline": demo["examples"]["inline"][::4]}
+    spec["gate"] = {"k_min": 0.0, "accuracy_lower": 0.0, "beat_majority": False, "worst_class_recall": 0.0}
+    spec["gate"] |= {"alternatives": "report"}
+    return spec | changes
+
+
 def small_summaries(name: str, **changes: Any) -> dict[str, Any]:
     """`examples/order-summary.yaml` smaller still: a text task, whose answers the teacher judges in pairs."""
     return _small(ROOT / "examples" / "order-summary.yaml", name, n_candidates=8, n_gold=40) | changes

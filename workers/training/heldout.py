@@ -246,6 +246,8 @@ def public_evaluation(run: CompileRun, evaluation: AnyEvaluation, measured: Meas
     """The part that receipts, the API and the artifact show: figures, alternatives and conditions."""
     asked = measured.teacher
     trusted = confidence_figures(run.spec, heldout_gold(run), measured)
-    beside = {"alternatives": [one.to_json() for one in alternatives_of(run, measured)]}
+    beside: dict[str, Any] = {"alternatives": [one.to_json() for one in alternatives_of(run, measured)]}
     skipped = {} if asked is None or not asked.why_not else {"teacher_why_not": asked.why_not}
+    plan = run.output(LabelingOut).extraction_plan
+    beside |= {} if plan is None else {"extraction": plan}
     return evaluation.to_json() | measured.conditions() | trusted | beside | skipped
