@@ -16,8 +16,6 @@ from backend.domain.errors import PaymentRequired
 from backend.domain.labeling.rounds import Why
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
-from backend.domain.planning.trials import TrialKind
-from backend.domain.spec.defaults import train_kind
 from backend.domain.spec.parsing import LabelOutput, first_votes
 from backend.drafts.models import Offer
 from workers.drafts.evidence.label_votes import count_label_votes
@@ -26,6 +24,7 @@ from workers.gap.selection_record import without_columns
 from workers.labeling.purchases import end_unpaid, label_all
 from workers.labeling.reading import warn_of_inputs
 from workers.labeling.rounds import purchase_facts
+from workers.labeling.samples import causal_pairs
 from workers.step.batch_planning import StepBatches
 from workers.step.batch_wait import send_batches
 from workers.step.durable import CompileRun
@@ -33,7 +32,7 @@ from workers.step.embedders import embedder_of
 from workers.step.result import StepDone, StepWaiting, finish_step
 from workers.training.observations import observe, rules_of
 from workers.training.pair_cuts import cut_message, cut_pairs
-from workers.training.training_set import TrainingSet, completions, training_set
+from workers.training.training_set import TrainingSet, training_set
 from workers.training.unusable_answers import check_answers
 
 
@@ -59,18 +58,19 @@ def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
         check_answers(run)
     made = training_set(run.spec, slices, rows, gold, heldout)
     made = cut_pairs(run.spec, rows, made, lambda texts: embedder_of(run).embed(texts))
-    is_completed = isinstance(run.spec.output, LabelOutput) and train_kind(run.spec) != TrialKind.ENCODER
+    synthetic = made.texts - {row["input"] for row in gold}
+    trained = causal_pairs(run, [row for row in rows if row.text in synthetic], made.rows)
     rules, induction = rules_of(run, rows, made.rows, heldout)
     blobs = _Blobs(
         dataset=put_jsonl(run.tenant_id, made.rows),
-        completions=put_jsonl(run.tenant_id, completions(made.rows)) if is_completed else "",
+        completions="" if trained is None else put_jsonl(run.tenant_id, trained),
+        n_samples=len(trained) if trained is not None and run.spec.train.causal.samples == "all" else None,
         observations=observe(run, rows, made.rows),
         rules=rules,
         rule_induction=induction,
         random_labels=_random_labels(run, rows),
     )
     with run.transaction() as fenced:
-        synthetic = made.texts - {row["input"] for row in gold}
         done = _save(run, fenced.compile, rows, synthetic, made, blobs)
         finish_step(run, fenced, StepName.LABELING, done)
     return done
@@ -78,10 +78,12 @@ def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Blobs:
-    """Digests of what was written before the step's transaction, "" for none; and how rules were looked for."""
+    """Digests of what was written before the step's transaction, "" for none; the number of samples if all train, and
+    how rules were looked for."""
 
     dataset: str
     completions: str
+    n_samples: int | None
     observations: str
     rules: str
     rule_induction: dict[str, Any] | None
@@ -135,6 +137,7 @@ def _save(
         rule_induction=blobs.rule_induction,
         unverified_for=None if isinstance(run.spec.output, LabelOutput) else dict(sorted(reasons.items())),
         cuts=made.cuts,
+        n_samples=blobs.n_samples,
         **purchase_facts(run),
     )
     return StepDone(inputs={"picks": sha256_of([row.text_key for row in rows])}, output=output)

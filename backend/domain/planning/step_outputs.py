@@ -126,13 +126,13 @@ class SelectionOut(StepOutput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelingOut(StepOutput):
-    """`dataset` are the pairs that train, `completions` those of a label task as a causal base trains on them,
-    `observations` the samples behind the answers, `rules` a rules.json and `random_labels` the pairs that were bought
-    at random (lines with `input` and `label`); "" for none. `labels` is the digest of the votes, which `votes` counts:
-    all, and the inputs by how many they have. `purchases` are the rounds of a label task that followed the first picks,
-    each with what was known before it, `at_end` is what was known after the last, and `stopped_for` says why there were
-    no more; `noise` is the teacher's estimated error, `curve` what further labels had brought, and `cuts` how parts of
-    the pairs did beside all, out of fold."""
+    """`dataset` are the pairs that train, `completions` those that train a causal base where they are others (labels as
+    answers, or all `n_samples` different answers), `observations` the samples behind the answers, `rules` a rules.json
+    and `random_labels` the pairs that were bought at random (lines with `input` and `label`); "" for none. `labels` is
+    the digest of the votes, which `votes` counts: all, and the inputs by how many they have. `purchases` are the rounds
+    of a label task that followed the first picks, each with what was known before it, `at_end` is what was known after
+    the last, and `stopped_for` says why there were no more; `noise` is the teacher's estimated error, `curve` what
+    further labels had brought, and `cuts` how parts of the pairs did beside all, out of fold."""
 
     STEP = StepName.LABELING
     DIGESTS = {
@@ -144,7 +144,9 @@ class LabelingOut(StepOutput):
         "random_labels": "random_labels",
     }
     FACTS = {"rule_induction": "rules"}
-    OPTIONAL = frozenset({"unverified_for", "votes", "noise", "purchases", "at_end", "stopped_for", "curve", "cuts"})
+    OPTIONAL = frozenset(
+        {"unverified_for", "votes", "noise", "purchases", "at_end", "stopped_for", "curve", "cuts", "n_samples"}
+    )
 
     dataset: str
     labels: str
@@ -170,6 +172,7 @@ class LabelingOut(StepOutput):
     stopped_for: str | None = None
     curve: list[dict[str, Any]] | None = None
     cuts: list[dict[str, Any]] | None = None
+    n_samples: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,13 @@ class CausalTrain(Part):
     patch_share: float = Field(
         default=_CAUSAL.patch_share, ge=0, le=0.9, description="The share of the steps that does so.", examples=[0.0]
     )
+    samples: Literal["consensus", "all"] = Field(
+        default="consensus",
+        description="Which of the teacher's valid answers to an input train, of a json or text task: the one that is "
+        "most similar to all of them, or each different one, weighted by its share of them (sequence-level "
+        "distillation).",
+        examples=["consensus"],
+    )
     validation_share: float = Field(
         default=_CAUSAL.validation_share,
         ge=0,
@@ -103,8 +110,8 @@ class CausalTrain(Part):
     )
 
     def options(self) -> CausalOptions:
-        """The hyper-parameters as a runner takes them (all fields but `base`)."""
-        fields = self.model_dump(exclude={"base"})
+        """The hyper-parameters as a runner takes them: all fields but `base`, and `samples`, which the data set has."""
+        fields = self.model_dump(exclude={"base", "samples"})
         return CausalOptions(**(fields | {"learning_rate": self.learning_rate or 0.0}))
 
 
