@@ -24,7 +24,7 @@ from workers.gap.selection_record import without_columns
 from workers.labeling.purchases import end_unpaid, label_all
 from workers.labeling.reading import warn_of_inputs
 from workers.labeling.rounds import purchase_facts
-from workers.labeling.samples import causal_pairs
+from workers.labeling.samples import causal_pairs, sample_facts
 from workers.step.batch_planning import StepBatches
 from workers.step.batch_wait import send_batches
 from workers.step.durable import CompileRun
@@ -64,7 +64,7 @@ def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
     blobs = _Blobs(
         dataset=put_jsonl(run.tenant_id, made.rows),
         completions="" if trained is None else put_jsonl(run.tenant_id, trained),
-        n_samples=len(trained) if trained is not None and run.spec.train.causal.samples == "all" else None,
+        **sample_facts(run.spec, trained or []),
         observations=observe(run, rows, made.rows),
         rules=rules,
         rule_induction=induction,
@@ -78,12 +78,13 @@ def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Blobs:
-    """Digests of what was written before the step's transaction, "" for none; the number of samples if all train, and
-    how rules were looked for."""
+    """Digests of what was written before the step's transaction, "" for none; the counts of `sample_facts`, and how
+    rules were looked for."""
 
     dataset: str
     completions: str
     n_samples: int | None
+    n_soft_targets: int | None
     observations: str
     rules: str
     rule_induction: dict[str, Any] | None
@@ -138,6 +139,7 @@ def _save(
         unverified_for=None if isinstance(run.spec.output, LabelOutput) else dict(sorted(reasons.items())),
         cuts=made.cuts,
         n_samples=blobs.n_samples,
+        n_soft_targets=blobs.n_soft_targets,
         **purchase_facts(run),
     )
     return StepDone(inputs={"picks": sha256_of([row.text_key for row in rows])}, output=output)

@@ -126,13 +126,14 @@ class SelectionOut(StepOutput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelingOut(StepOutput):
-    """`dataset` are the pairs that train, `completions` those that train a causal base where they are others (labels as
-    answers, or all `n_samples` different answers), `observations` the samples behind the answers, `rules` a rules.json
-    and `random_labels` the pairs that were bought at random (lines with `input` and `label`); "" for none. `labels` is
-    the digest of the votes, which `votes` counts: all, and the inputs by how many they have. `purchases` are the rounds
-    of a label task that followed the first picks, each with what was known before it, `at_end` is what was known after
-    the last, and `stopped_for` says why there were no more; `noise` is the teacher's estimated error, `curve` what
-    further labels had brought, and `cuts` how parts of the pairs did beside all, out of fold."""
+    """`dataset` are the pairs that train, `completions` those that train a causal base where they are others: labels as
+    answers, all `n_samples` different answers, or answers of which `n_soft_targets` have the teacher's distributions.
+    `observations` are the samples behind the answers, `rules` a rules.json and `random_labels` the pairs that were
+    bought at random (lines with `input` and `label`); "" for none. `labels` is the digest of the votes, which `votes`
+    counts: all, and the inputs by how many they have. `purchases` are the rounds of a label task that followed the
+    first picks, each with what was known before it, `at_end` is what was known after the last, and `stopped_for` says
+    why there were no more; `noise` is the teacher's estimated error, `curve` what further labels had brought, and
+    `cuts` how parts of the pairs did beside all, out of fold."""
 
     STEP = StepName.LABELING
     DIGESTS = {
@@ -145,7 +146,8 @@ class LabelingOut(StepOutput):
     }
     FACTS = {"rule_induction": "rules"}
     OPTIONAL = frozenset(
-        {"unverified_for", "votes", "noise", "purchases", "at_end", "stopped_for", "curve", "cuts", "n_samples"}
+        {"unverified_for", "votes", "noise", "purchases", "at_end", "stopped_for", "curve", "cuts"}
+        | {"n_samples", "n_soft_targets"}
     )
 
     dataset: str
@@ -173,6 +175,7 @@ class LabelingOut(StepOutput):
     curve: list[dict[str, Any]] | None = None
     cuts: list[dict[str, Any]] | None = None
     n_samples: int | None = None
+    n_soft_targets: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,9 +192,10 @@ def _training(spec: Spec) -> Iterator[Problem]:
     if kind in ("encoder", "auto") and not isinstance(spec.output, LabelOutput):
         message = f'only a label task can be learned by an encoder; leave "{kind}" out for a {spec.output.type} task'
         yield Problem(pointer="/train/kind", message=message, code="not_used")
-    if causal.samples == "all" and isinstance(spec.output, LabelOutput):
-        message = "a label task trains on the label that its votes give; leave it out"
-        yield Problem(pointer="/train/causal/samples", message=message, code="not_used")
+    for name, value in (("samples", "all"), ("soft_targets", "top20")):
+        if getattr(causal, name) == value and isinstance(spec.output, LabelOutput):
+            message = "a label task trains on the label that its votes give; leave it out"
+            yield Problem(pointer=f"/train/causal/{name}", message=message, code="not_used")
     if (causal.patch_size > 1) != (causal.patch_share > 0):
         message = "patches need both a patch_size above 1 and a patch_share above 0; give both or neither"
         yield Problem(pointer="/train/causal/patch_size", message=message, code="not_used")
