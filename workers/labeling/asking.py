@@ -24,9 +24,9 @@ from workers.step.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.step.teacher_session import TeacherSession, learnt_dialect, seed_of, teacher_session
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.protocol import CompletionRequest
+from workers.training.sample_pairs import LEAST_PROBABILITY
 
 TOP_TOKENS = 5  # the likeliest at each place that are asked for: what is left over is mostly under a hundredth
-LEAST_PROBABILITY = 1e-4  # of a soft target: 20 of them are a fifth of a per cent of a distribution at most
 
 
 def label_picks(run: CompileRun, batches: StepBatches) -> bool:

@@ -6,23 +6,19 @@ distribution instead of its mode: each counts by its share of the input's valid 
 distributions of tokens are for token-level distillation; a runner decides whether the tokens are its base's.
 """
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from backend.compiles.models import Candidate
-from backend.domain.labeling.label_scores import DIGITS
 from backend.domain.planning.trials import TrialKind
 from backend.domain.spec.defaults import train_kind
 from backend.domain.spec.parsing import LabelOutput, Spec
 from workers.labeling.asking import answers_so_far
 from workers.labeling.voting import Answers, reply_of
 from workers.step.durable import CompileRun
+from workers.training.sample_pairs import Pair, split_by_samples, with_soft_targets
 from workers.training.training_set import completions
 from workers.training.votes import MAX_VOTE_CHARS, valid_samples
-
-Pair = dict[str, Any]
 
 
 def causal_pairs(run: CompileRun, rows: Sequence[Candidate], pairs: Sequence[Pair]) -> list[Pair] | None:
@@ -37,10 +33,10 @@ def causal_pairs(run: CompileRun, rows: Sequence[Candidate], pairs: Sequence[Pai
     trained = list(pairs)
     if causal.samples == "all":
         samples = _samples(run.spec, rows, answers)
-        trained = [one for pair in pairs for one in _split(pair, samples.get(pair["input"]))]
+        trained = [one for pair in pairs for one in split_by_samples(pair, samples.get(pair["input"]))]
     if causal.n_soft_targets:
         choices = {row.text: [one for call in answers[row.text_key] for one in call] for row in rows}
-        trained = [_with_soft_targets(pair, choices.get(pair["input"], ())) for pair in trained]
+        trained = [with_soft_targets(pair, choices.get(pair["input"], ())) for pair in trained]
     return trained
 
 
@@ -54,13 +50,6 @@ def sample_facts(spec: Spec, trained: Sequence[Pair]) -> dict[str, int | None]:
     }
 
 
-def _split(pair: Pair, samples: Counter[str] | None) -> list[Pair]:
-    if not samples:
-        return [pair]
-    n = samples.total()
-    return [pair | {"output": answer, "weight": pair["weight"] * count / n} for answer, count in samples.items()]
-
-
 def _samples(spec: Spec, rows: Sequence[Candidate], answers: Mapping[str, Answers]) -> dict[str, Counter[str]]:
     """The valid answers to each text. Those that an arm of an ablation took over were made in another compile: there
     the votes speak, where they hold whole answers."""
@@ -71,20 +60,3 @@ def _samples(spec: Spec, rows: Sequence[Candidate], answers: Mapping[str, Answer
 
 def _whole_votes(row: Candidate) -> Counter[str]:
     return Counter({text: n for text, n in row.votes.items() if len(text) < MAX_VOTE_CHARS})
-
-
-def _with_soft_targets(pair: Pair, choices: Sequence[dict[str, Any]]) -> Pair:
-    """The pair with the distributions of the first choice that wrote its answer to the letter, where one did."""
-    for choice in choices:
-        if choice["text"].strip() == pair["output"] and choice.get("top_logprobs"):
-            places = zip(choice["tokens"], choice["top_logprobs"], strict=True)
-            return pair | {"soft_targets": [[token, _by_text(top)] for token, top in places]}
-    return pair
-
-
-def _by_text(top: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """The log-prob of each text; tokens that show as one text, as parts of characters do, add up."""
-    probabilities: dict[str, float] = {}
-    for text, logprob in top:
-        probabilities[text] = probabilities.get(text, 0.0) + math.exp(logprob)
-    return {text: round(min(0.0, math.log(p)), DIGITS) for text, p in probabilities.items()}
