@@ -34,7 +34,7 @@ from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob
 from backend.domain.spec.parsing import Spec
 from deploy.embedded.home import ROOT
 from gpu_runners.distill.causal.dataset import encode, read_rows
-from gpu_runners.engine.sync import generate_all
+from gpu_runners.engine.sync import AT_ONCE, generate_all
 from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_peft_folder
 from gpu_runners.models.causal_base import CausalBase, open_causal_base
 from gpu_runners.models.chat import prompt_ids
@@ -195,11 +195,14 @@ async def _choices(engine: Any, requests: Sequence[GenerationRequest], spec: Spe
         messages=(), max_tokens=256, logprobs=True, top_logprobs=N_TOP, least_probability=LEAST_PROBABILITY
     )
 
+    places = asyncio.Semaphore(AT_ONCE)
+
     async def one(request: GenerationRequest) -> dict[str, Any]:
         text, rows, finish = "", [], ""
-        async for delta in engine.generate(request):
-            text, rows = text + delta.text, [*rows, *map(_chat_logprob, delta.logprobs)]
-            finish = delta.finish_reason.value if delta.finish_reason else finish
+        async with places:
+            async for delta in engine.generate(request):
+                text, rows = text + delta.text, [*rows, *map(_chat_logprob, delta.logprobs)]
+                finish = delta.finish_reason.value if delta.finish_reason else finish
         choice = {"message": {"content": text}, "finish_reason": finish, "logprobs": {"content": rows}}
         return asdict(read_chat(json.dumps({"choices": [choice]}).encode(), likeliest).choices[0])
 
