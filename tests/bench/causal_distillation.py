@@ -6,8 +6,8 @@ The teacher is a language model with samples and log-probs: an adapter of the ba
 `--n-teacher` mails of a task of `recipe_world`. It answers `--n-inputs` other mails as a compile asks it to
 (three samples at the spec's temperature, the 20 likeliest tokens at each place), through the shapes and readers of the
 wire and the product's own votes, pairs and trainer. Each arm trains the bare base on those answers, with each seed (of
-the training; the samples are drawn anew too); one answer three times as often as all, so that the arms read about as
-many tokens. Held out are mails that neither saw, with the grammar's answers.
+the training; the samples are drawn anew too); one answer three times as often as all, so that no
+arm of all answers reads more tokens. Held out are mails that neither saw, with the grammar's answers.
 
 Shown of each arm: nats a token of those answers, and the share of greedy answers that equal them; for both the
 difference to the first arm with a 95 % interval, by a bootstrap over the held-out mails of their means over the seeds.
