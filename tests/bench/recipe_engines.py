@@ -196,6 +196,42 @@ def _requests(task: World, way: str, pack: PackRef) -> list[GenerationRequest]:
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    rows: list[Told]
+    wall_s: float
+    cpu_s: float
+
+    @property
+    def n_tokens(self) -> int:
+        return sum(len(row.ids) for row in self.rows)
+
+
+def answers_by_way(task: World, ways: Sequence[str], pack: RecipePack, *, at_once: int = 1) -> dict[str, Answers]:
+    """The held-out answers by each way, greedy, `at_once` requests at a time; the first inputs warm the engine up."""
+    from gpu_runners.engine.torch_engine import TorchEngine
+
+    data = pack.to_bytes()
+    with tempfile.TemporaryDirectory(prefix="kolm-bench-") as folder:
+        path = Path(folder) / "recipes.json"
+        path.write_bytes(data)
+        ref = PackRef(key=hashlib.sha256(data).hexdigest(), path=path)
+        engine = TorchEngine(task.base, max_running=at_once, merged=task.ref(Path(folder) / "adapter").folder)
+        by_way = {}
+        try:
+            for way in ways:
+                requests = _requests(task, way, ref)
+                asyncio.run(_answer(engine, requests[:2], at_once))
+                began, began_cpu = time.perf_counter(), time.process_time()
+                rows = asyncio.run(_answer(engine, requests, at_once))
+                wall_s, cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
+                by_way[way] = Answers(rows=rows, wall_s=wall_s, cpu_s=cpu_s)
+                print(f"{way}: {len(rows)} answers in {wall_s:.0f} s", file=sys.stderr, flush=True)
+        finally:
+            engine.stop()
+    return by_way
+
+
 async def _answer(engine: Any, requests: Sequence[GenerationRequest], at_once: int) -> list[Told]:
     places = asyncio.Semaphore(at_once)
 

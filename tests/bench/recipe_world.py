@@ -11,6 +11,7 @@ import hashlib
 import json
 import random
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,18 +80,28 @@ def tiny_base() -> CausalBase:
     return open_causal_base(NAME, base_dir=bases)
 
 
-def world(name: str, data: Path) -> World:
-    """Raises FileNotFoundError where `data` lacks snips/."""
-    base, (spec, train, held) = tiny_base(), taught(name, data)
+def world(
+    name: str,
+    data: Path,
+    *,
+    base: CausalBase | None = None,
+    options: CausalOptions | None = None,
+    n_train: int | None = None,
+    kept: Path = KEPT,
+) -> World:
+    """The task over `base` (default: kolm-tiny-1), with an adapter that was trained on the first `n_train` rows. Raises
+    FileNotFoundError where `data` lacks snips/."""
+    base, (spec, rows, held) = base or tiny_base(), taught(name, data)
+    train = rows[:n_train]
     dataset = jsonl({"input": row.input, "output": row.output, "weight": 1.0} for row in train)
     job = DistillCausalJob(
-        base_model=NAME,
+        base_model=base.name,
         system=system_prompt(spec),
         dataset_sha256=hashlib.sha256(dataset).hexdigest(),
-        options=_OPTIONS[name].to_json(),
+        options=(options or _OPTIONS[name]).to_json(),
         checkpoint_every_s=1e9,
     )
-    adapter, config = _trained(job, dataset, base)
+    adapter, config = _trained(job, dataset, base, kept)
     return World(
         name=name,
         base=base,
@@ -104,12 +115,12 @@ def world(name: str, data: Path) -> World:
     )
 
 
-def _trained(job: DistillCausalJob, dataset: bytes, base: CausalBase) -> tuple[bytes, AdapterConfig]:
+def _trained(job: DistillCausalJob, dataset: bytes, base: CausalBase, kept: Path) -> tuple[bytes, AdapterConfig]:
     from gpu_runners.distill.causal.train import distill_causal
     from gpu_runners.distill.checkpoint import Hooks, StepDone
 
     name = hashlib.sha256(json.dumps([job.to_json(), base.sha256], sort_keys=True).encode()).hexdigest()[:16]
-    folder = KEPT / name
+    folder = kept / name
     if not (folder / "adapter_config.json").exists():
         _say(f"training an adapter of {job.options['epochs']} epochs into {folder}")
 
@@ -117,7 +128,10 @@ def _trained(job: DistillCausalJob, dataset: bytes, base: CausalBase) -> tuple[b
             if done.step % 50 == 0:
                 _say(f"{done.step}/{done.n_steps} {done.loss:.3f}")
 
+        began = time.monotonic(), time.process_time()
         blob, result = distill_causal(job, dataset, base=base, hooks=Hooks(on_step=on_step))
+        wall_s, cpu_s = time.monotonic() - began[0], time.process_time() - began[1]
+        _say(f"{result.n_tokens} tokens in {wall_s:.0f} s, {cpu_s:.0f} CPU s: {result.training_log}")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "adapter").write_bytes(blob)
         (folder / "adapter_config.json").write_text(json.dumps(result.adapter_config))

@@ -173,7 +173,7 @@ def by_stack(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) ->
     own = score(outputs, part.validate, schema)
     kept = ("n", "accuracy_kind", "accuracy_ppm", "accuracy_low_ppm", "accuracy_high_ppm", "validity_ppm", "baselines")
     said = json.dumps({name: compile["evaluation"][name] for name in kept})
-    return f"{_table({'compiled artifact': own})}\n\n{wall_s:.0f} s; its own evaluation: {said}"
+    return f"{table({'compiled artifact': own})}\n\n{wall_s:.0f} s; its own evaluation: {said}"
 
 
 def by_runner(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -> str:
@@ -224,7 +224,7 @@ def by_runner(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -
         "bare base, same constraint": score(answered.baseline_outputs, part.validate, schema),
     }
     return (
-        f"{_table(scores)}\n\ntrained in {trained[0]:.0f} s wall, {trained[1]:.0f} CPU s "
+        f"{table(scores)}\n\ntrained in {trained[0]:.0f} s wall, {trained[1]:.0f} CPU s "
         f"({result.active['device_name']}); both answered in {time.monotonic() - began:.0f} s; "
         f"{result.n_parameters:,} parameters; "
         f"{result.active['batching']}; validation loss {result.training_log[-1].get('validation_loss')}"
@@ -256,7 +256,7 @@ def by_base(part: Snips, schema: dict[str, Any], chosen: argparse.Namespace) -> 
         answers = generate_all(engine, requests)
     finally:
         engine.stop()
-    return _table({"bare base, same constraint": score([a.text for a in answers], part.validate, schema)})
+    return table({"bare base, same constraint": score([a.text for a in answers], part.validate, schema)})
 
 
 def _read_spec(schema: dict[str, Any], chosen: argparse.Namespace) -> Spec:
@@ -284,7 +284,7 @@ def score(outputs: Sequence[str], gold: Sequence[Utterance], schema: dict[str, A
     return Score(n=n, valid=valid / n, f1=counts.f1_ppm / 1e6, mean_f1=mean(own), exact=exact / n, intent=intent / n)
 
 
-def _table(scores: dict[str, Score]) -> str:
+def table(scores: dict[str, Score]) -> str:
     head = "| | valid | field F1 | mean field F1 | exact | intent |\n|---|---|---|---|---|---|"
     rows = [
         f"| {name} | " + " | ".join(f"{100 * value:.1f} %" for key, value in asdict(s).items() if key != "n") + " |"

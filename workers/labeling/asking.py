@@ -24,6 +24,7 @@ from workers.step.teacher_calls import MadeCall, PlannedCall, call_batch
 from workers.step.teacher_session import TeacherSession, learnt_dialect, seed_of, teacher_session
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.protocol import CompletionRequest
+from workers.training.sample_pairs import LEAST_PROBABILITY
 
 TOP_TOKENS = 5  # the likeliest at each place that are asked for: what is left over is mostly under a hundredth
 
@@ -99,6 +100,9 @@ def label_call(run: CompileRun, row: Candidate, n: int, *, nth: int = 0, n_befor
     if votes_as_needed(run.spec):
         request = replace(request, top_logprobs=TOP_TOKENS, labels=tuple(label_names(run.spec)))
         request = replace(request, seed=None) if n > 1 else request
+    elif run.spec.train.causal.n_soft_targets:
+        n_top = run.spec.train.causal.n_soft_targets
+        request = replace(request, top_logprobs=n_top, least_probability=LEAST_PROBABILITY)
     return PlannedCall(key=LABEL_CALLS + ":".join([row.text_key, *([str(nth)] if nth else [])]), request=request)
 
 

@@ -33,6 +33,7 @@ def run_distillation(run: CompileRun) -> StepDone | StepWaiting:
     with run.transaction() as fenced:
         capture(fenced, StepName.DISTILLATION, facts)
         _warn_of_left_out(run, result)
+        _warn_of_soft_targets(run, result)
         finish_step(run, fenced, StepName.DISTILLATION, done)
     return done
 
@@ -44,5 +45,18 @@ def _warn_of_left_out(run: CompileRun, trained: Trained) -> None:
             "pairs_too_long",
             f"{n} pairs are longer than train.causal.max_tokens or the base's context and were left out; raise it, or "
             "shorten the inputs.",
+            step=StepName.DISTILLATION.value,
+        )
+
+
+def _warn_of_soft_targets(run: CompileRun, trained: Trained) -> None:
+    """Warn where answers train on their tokens alone although the spec wants the teacher's distributions of them."""
+    soft = trained.active.get("soft_targets")
+    if soft and (soft["n_unmatched"] or not soft["n_matched"]):
+        run.warn(
+            "soft_targets_unused",
+            f"{soft['n_matched']} pairs train on the teacher's distributions of tokens, {soft['n_unmatched']} on their "
+            "tokens alone because the teacher's are others than the base's, the rest because it told no log-probs; "
+            "leave train.causal.soft_targets out, or take a base with the teacher's tokenizer.",
             step=StepName.DISTILLATION.value,
         )

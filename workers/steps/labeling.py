@@ -16,8 +16,6 @@ from backend.domain.errors import PaymentRequired
 from backend.domain.labeling.rounds import Why
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
-from backend.domain.planning.trials import TrialKind
-from backend.domain.spec.defaults import train_kind
 from backend.domain.spec.parsing import LabelOutput, first_votes
 from backend.drafts.models import Offer
 from workers.drafts.evidence.label_votes import count_label_votes
@@ -26,6 +24,7 @@ from workers.gap.selection_record import without_columns
 from workers.labeling.purchases import end_unpaid, label_all
 from workers.labeling.reading import warn_of_inputs
 from workers.labeling.rounds import purchase_facts
+from workers.labeling.samples import causal_pairs, sample_facts
 from workers.step.batch_planning import StepBatches
 from workers.step.batch_wait import send_batches
 from workers.step.durable import CompileRun
@@ -34,7 +33,7 @@ from workers.step.result import StepDone, StepWaiting, finish_step
 from workers.training.extraction import plan_of
 from workers.training.observations import observe, rules_of
 from workers.training.pair_cuts import cut_message, cut_pairs
-from workers.training.training_set import TrainingSet, completions, training_set
+from workers.training.training_set import TrainingSet, training_set
 from workers.training.unusable_answers import check_answers
 
 
@@ -60,12 +59,14 @@ def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
         check_answers(run)
     made = training_set(run.spec, slices, rows, gold, heldout)
     made = cut_pairs(run.spec, rows, made, lambda texts: embedder_of(run).embed(texts))
-    is_completed = isinstance(run.spec.output, LabelOutput) and train_kind(run.spec) != TrialKind.ENCODER
+    synthetic = made.texts - {row["input"] for row in gold}
+    trained = causal_pairs(run, [row for row in rows if row.text in synthetic], made.rows)
     rules, induction = rules_of(run, rows, made.rows, heldout)
     extraction, extraction_facts = plan_of(run, made.rows)
     blobs = _Blobs(
         dataset=put_jsonl(run.tenant_id, made.rows),
-        completions=put_jsonl(run.tenant_id, completions(made.rows)) if is_completed else "",
+        completions="" if trained is None else put_jsonl(run.tenant_id, trained),
+        **sample_facts(run.spec, trained or []),
         observations=observe(run, rows, made.rows, extracts=bool(extraction)),
         rules=rules,
         extraction=extraction,
@@ -74,7 +75,6 @@ def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
         random_labels=_random_labels(run, rows),
     )
     with run.transaction() as fenced:
-        synthetic = made.texts - {row["input"] for row in gold}
         done = _save(run, fenced.compile, rows, synthetic, made, blobs)
         finish_step(run, fenced, StepName.LABELING, done)
     return done
@@ -82,10 +82,13 @@ def run_labeling(run: CompileRun) -> StepDone | StepWaiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Blobs:
-    """Digests of what was written before the step's transaction, "" for none; and how rules were looked for."""
+    """Digests of what was written before the step's transaction, "" for none; the counts of `sample_facts`, and how
+    rules were looked for."""
 
     dataset: str
     completions: str
+    n_samples: int | None
+    n_soft_targets: int | None
     observations: str
     rules: str
     rule_induction: dict[str, Any] | None
@@ -143,6 +146,8 @@ def _save(
         rule_induction=blobs.rule_induction,
         unverified_for=None if isinstance(run.spec.output, LabelOutput) else dict(sorted(reasons.items())),
         cuts=made.cuts,
+        n_samples=blobs.n_samples,
+        n_soft_targets=blobs.n_soft_targets,
         **purchase_facts(run),
     )
     return StepDone(inputs={"picks": sha256_of([row.text_key for row in rows])}, output=output)

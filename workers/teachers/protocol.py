@@ -48,7 +48,8 @@ class CompletionRequest:
     under which a vendor's prompt cache is asked. `max_tokens` bounds the answer and `thought_tokens` what is thought
     before it; `effort` says how long to think. `answer_schema` is a JSON Schema, as JSON text, that the answer follows;
     `as_tool`: it may go out as a tool's, whose definition is a part of the prompt. `labels` are those that a choice is
-    to have the log-probs of, by the likeliest tokens at each place; no vendor hears of them."""
+    to have the log-probs of, by the likeliest tokens at each place; no vendor hears of them. Of the likeliest tokens
+    those below `least_probability` are not kept."""
 
     messages: tuple[Message, ...]
     n: int = 1
@@ -70,6 +71,7 @@ class CompletionRequest:
     answer_schema: str = ""
     as_tool: bool = False
     labels: tuple[str, ...] = ()
+    least_probability: float = 0.0
 
     @property
     def most_output_tokens(self) -> int:

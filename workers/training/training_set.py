@@ -68,7 +68,7 @@ def training_set(
     return TrainingSet(rows=rows, balanced=balanced, selection=report)
 
 
-def completions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def completions(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The pairs of a label task as a causal base trains on them: it writes the label."""
     return [{"input": row["input"], "output": row["label"], "weight": row["weight"]} for row in rows]
 

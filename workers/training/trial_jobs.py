@@ -56,11 +56,14 @@ def distill_offer(run: CompileRun, trial: Trial) -> Offer:
     if trial.kind is TrialKind.SPANS:
         return _distill_spans_offer(run, trial, dataset)
     completions = labeled.completions or dataset
+    causal_options = replace(train.causal.options(), rank=trial.rank, alpha=trial.alpha).to_json()
+    if not causal_options["soft_weight"]:
+        del causal_options["soft_weight"]  # a runner of the release before knows no such key
     causal = DistillCausalJob(
         base_model=train.causal.base,
         system=system_prompt(run.spec),
         dataset_sha256=completions,
-        options=replace(train.causal.options(), rank=trial.rank, alpha=trial.alpha).to_json(),
+        options=causal_options,
     )
     return Offer(kind=RunnerJobKind.DISTILL_CAUSAL, payload=causal.to_json(), inputs=(completions,))
 

@@ -46,6 +46,12 @@ def valid_answers(spec: Spec, text: str, replies: Sequence[str]) -> list[str | N
     return [one.answer.text if one.is_valid and one.answer else None for one in judged]
 
 
+def valid_samples(spec: Spec, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Counter[str]]:
+    """Count the different valid answers among the teacher's replies, for each (input, replies)."""
+    judged = _judge(spec, asked)
+    return [Counter(one.answer.text for one in mine if one.is_valid and one.answer) for mine in judged]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
     """`failed` names what an answer fails; one that could not be read is None."""

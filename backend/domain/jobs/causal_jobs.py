@@ -35,6 +35,7 @@ class CausalOptions(Wire):
     patch_share: float = 0.0
     validation_share: float = 0.1  # of the pairs, for early stopping; never the held-out gold
     patience: int = 2  # epochs without a lower validation loss before it stops; 0: never
+    soft_weight: float = 0.0  # of the teacher's distribution in the loss of a token, where the dataset has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,8 @@ class DistillCausalJob(Wire):
     """Train one LoRA adapter on completions.
 
     `dataset_sha256` is a JSONL blob, one `{"input": str, "output": str, "weight": float}` a line, in the order that
-    the seed permutes. `system` opens every chat.
+    the seed permutes. A line may have `soft_targets` too: of each token of the output, as the teacher wrote it, its
+    text and the log-probs of the likeliest in its place (`[[text, {text: log-prob}], ...]`). `system` opens every chat.
     """
 
     base_model: str

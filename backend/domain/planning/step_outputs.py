@@ -126,14 +126,15 @@ class SelectionOut(StepOutput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelingOut(StepOutput):
-    """`dataset` are the pairs that train, `completions` those of a label task as a causal base trains on them,
-    `observations` the samples behind the answers, `rules` a rules.json and `random_labels` the pairs that were bought
-    at random (lines with `input` and `label`); "" for none. `labels` is the digest of the votes, which `votes` counts:
-    all, and the inputs by how many they have. `purchases` are the rounds of a label task that followed the first picks,
-    each with what was known before it, `at_end` is what was known after the last, and `stopped_for` says why there were
-    no more; `noise` is the teacher's estimated error, `curve` what further labels had brought, and `cuts` how parts of
-    the pairs did beside all, out of fold. `extraction` is the plan of a json task that a span student can answer, ""
-    of one that it cannot, and `extraction_plan` what was learned of either."""
+    """`dataset` are the pairs that train, `completions` those that train a causal base where they are others: labels as
+    answers, all `n_samples` different answers, or answers of which `n_soft_targets` have the teacher's distributions.
+    `observations` are the samples behind the answers, `rules` a rules.json and `random_labels` the pairs that were
+    bought at random (lines with `input` and `label`); "" for none. `labels` is the digest of the votes, which `votes`
+    counts: all, and the inputs by how many they have. `purchases` are the rounds of a label task that followed the
+    first picks, each with what was known before it, `at_end` is what was known after the last, and `stopped_for` says
+    why there were no more; `noise` is the teacher's estimated error, `curve` what further labels had brought, and
+    `cuts` how parts of the pairs did beside all, out of fold. `extraction` is the plan of a json task that a span
+    student can answer, "" of one that it cannot, and `extraction_plan` what was learned of either."""
 
     STEP = StepName.LABELING
     DIGESTS = {
@@ -147,7 +148,8 @@ class LabelingOut(StepOutput):
     }
     FACTS = {"rule_induction": "rules", "extraction_plan": "extraction"}
     OPTIONAL = frozenset(
-        {"unverified_for", "votes", "noise", "purchases", "at_end", "stopped_for", "curve", "cuts", "extraction_plan"}
+        {"unverified_for", "votes", "noise", "purchases", "at_end", "stopped_for", "curve", "cuts"}
+        | {"n_samples", "n_soft_targets", "extraction_plan"}
     )
 
     dataset: str
@@ -175,6 +177,8 @@ class LabelingOut(StepOutput):
     stopped_for: str | None = None
     curve: list[dict[str, Any]] | None = None
     cuts: list[dict[str, Any]] | None = None
+    n_samples: int | None = None
+    n_soft_targets: int | None = None
     extraction_plan: dict[str, Any] | None = None
 
 

@@ -25,7 +25,7 @@ from backend.domain.money.runner_work import (
 from backend.domain.planning.token_counts import BYTES_PER_TOKEN as BYTES_PER_TOKEN
 from backend.domain.planning.token_counts import Counting, count_tokens
 from backend.domain.planning.trials import TrialKind, first_trial, most_trials
-from backend.domain.spec.defaults import answer_max_tokens, label_names, train_kind
+from backend.domain.spec.defaults import answer_max_tokens, first_votes, label_names, train_kind
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import JsonOutput, LabelOutput
 from backend.domain.spec.task_prompt import system_prompt
@@ -87,7 +87,7 @@ class TrialWork:
 class Trials:
     """The costs of the runners of all trials. `encoded` are the tokens that an encoder reads of an input on the mean,
     `input_tokens` those that a causal base reads of it, `answer` those that it writes; `n_gold` of the pairs are gold,
-    which an encoder's evaluation embeds once more."""
+    which has one answer, and which an encoder's evaluation embeds once more."""
 
     spec: Spec
     book: PriceBook
@@ -137,8 +137,9 @@ class Trials:
             )
         base, options = train.causal.base, train.causal.options()
         prompt = count_tokens(system_prompt(self.spec), Counting.MODEL) + CHAT_TOKENS + self.input_tokens
+        n_answers = n_pairs + (samples_per_input(self.spec) - 1) * max(0, n_pairs - self.n_gold)
         trained = min(prompt + self.answer, train.causal.max_tokens) * (
-            n_pairs - round(n_pairs * options.validation_share)
+            n_answers - round(n_answers * options.validation_share)
         )
         return TrialWork(
             train=causal_training(base, round(trained * train.causal.epochs)),
@@ -150,6 +151,15 @@ class Trials:
     def _whole(self, kind: TrialKind, n_pairs: int) -> Range:
         work = self.work(kind, n_pairs)
         return work_range(work.train, self.book) + work_range(work.evaluate, self.book)
+
+
+def samples_per_input(spec: Spec) -> float:
+    """The answers to an input that a causal base is expected to train on. Where all different ones do: of texts all, of
+    JSON values the first and half of the others."""
+    if spec.train.causal.samples != "all":
+        return 1.0
+    n = first_votes(spec)
+    return (1 + n) / 2 if isinstance(spec.output, JsonOutput) else float(n)
 
 
 def recipes_cost(spec: Spec, book: PriceBook | None = None) -> Range:

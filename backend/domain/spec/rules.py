@@ -200,6 +200,10 @@ def _training(spec: Spec) -> Iterator[Problem]:
     if kind is not None and spec.output.type not in _TASKS_OF[kind]:
         message = f'a {spec.output.type} task is not learned so; leave "{kind}" out'
         yield Problem(pointer="/train/kind", message=message, code="not_used")
+    for name, value in (("samples", "all"), ("soft_targets", "top20")):
+        if getattr(causal, name) == value and isinstance(spec.output, LabelOutput):
+            message = "a label task trains on the label that its votes give; leave it out"
+            yield Problem(pointer=f"/train/causal/{name}", message=message, code="not_used")
     if (causal.patch_size > 1) != (causal.patch_share > 0):
         message = "patches need both a patch_size above 1 and a patch_share above 0; give both or neither"
         yield Problem(pointer="/train/causal/patch_size", message=message, code="not_used")

@@ -98,6 +98,23 @@ class CausalTrain(Part):
     patch_share: float = Field(
         default=_CAUSAL.patch_share, ge=0, le=0.9, description="The share of the steps that does so.", examples=[0.0]
     )
+    samples: Literal["consensus", "all"] = Field(
+        default="consensus",
+        description="Which of the teacher's valid answers to an input train, of a json or text task: the one that is "
+        "most similar to all of them, or each different one, weighted by its share of them (sequence-level "
+        "distillation).",
+        examples=["consensus"],
+    )
+    soft_targets: Literal["none", "top20"] = Field(
+        default="none",
+        description="Whether the teacher's distribution of each token is learnt beside the token, by the 20 likeliest "
+        "(token-level distillation), of a json or text task: where the teacher tells log-probs and has the base's "
+        "tokenizer.",
+        examples=["none"],
+    )
+    soft_weight: float = Field(
+        default=0.5, gt=0, le=1, description="The weight of these distributions in the loss.", examples=[0.5]
+    )
     validation_share: float = Field(
         default=_CAUSAL.validation_share,
         ge=0,
@@ -114,9 +131,16 @@ class CausalTrain(Part):
     )
 
     def options(self) -> CausalOptions:
-        """The hyper-parameters as a runner takes them (all fields but `base`)."""
-        fields = self.model_dump(exclude={"base"})
-        return CausalOptions(**(fields | {"learning_rate": self.learning_rate or 0.0}))
+        """The hyper-parameters as a runner takes them: all fields but `base`, and what the data set shows."""
+        fields = self.model_dump(exclude={"base", "samples", "soft_targets"})
+        fields["learning_rate"] = self.learning_rate or 0.0
+        fields["soft_weight"] = self.soft_weight if self.n_soft_targets else 0.0
+        return CausalOptions(**fields)
+
+    @property
+    def n_soft_targets(self) -> int:
+        """The number of the likeliest tokens that a teacher is asked for at each place; 0 for none."""
+        return 20 if self.soft_targets == "top20" else 0
 
 
 class SpanTrain(Part):

@@ -25,8 +25,9 @@ class Batch:
     """`ids` (rows, width) int64, or (rows, width, patch_size) with -1 where a patch has fewer tokens. `position_ids`
     (rows, width): packed batches only, 0 at each example's first unit (the prefix's length after a shared one).
     `attention_mask`: (rows, width) of padded batches, (rows, 1, width, width) bool of a shared prefix. `where` (n,) are
-    the flat positions that predict, `targets` (n, patch_size) what, `weights` (n,) float32. `boundaries` (segments +
-    1,) int32: where a single packed row's examples begin and it ends, else None."""
+    the flat positions that predict, `targets` (n, patch_size) what, `weights` (n,) float32. `probs`: None, or (n, k)
+    float32 of soft targets: how likely each of a position's k `targets` is. `boundaries` (segments + 1,) int32: where
+    a single packed row's examples begin and it ends, else None."""
 
     ids: Tensor
     position_ids: Tensor | None
@@ -36,6 +37,7 @@ class Batch:
     weights: Tensor
     boundaries: Tensor | None
     longest: int
+    probs: Tensor | None = None
 
     @property
     def n_positions(self) -> int:
@@ -108,16 +110,39 @@ def make_batch(
             at += n
         positions[r, at:] = torch.arange(width - at)
         starts += [at] if at < width else []
+    hard = torch.tensor(targets)
+    mixed, probs = _with_soft(hard, rows) if patch_size == 1 else (hard, None)
     return Batch(
         ids=ids[:, :, 0].contiguous() if patch_size == 1 else ids,
         position_ids=positions if packed else None,
         attention_mask=_shared_mask(segments) if n_shared else None if packed else _padding_mask(segments),
         where=torch.tensor(where),
-        targets=torch.tensor(targets),
+        targets=mixed,
         weights=torch.tensor(weights, dtype=torch.float32),
         boundaries=torch.tensor([*starts, width], dtype=torch.int32) if boundaries and len(rows) == 1 else None,
         longest=max(n for lengths in own for n in lengths),
+        probs=probs,
     )
+
+
+def _with_soft(hard: Tensor, rows: Sequence[Sequence[Example]]) -> tuple[Tensor, Tensor | None]:
+    """`targets` and `probs` of these examples, whose tokens are `hard` (n, 1): where one has no soft targets its token
+    is all that is likely. No `probs` where none has any."""
+    examples = [example for row in rows for example in row]
+    width = max((e.soft.ids.shape[1] for e in examples if e.soft is not None), default=0)
+    if not width:
+        return hard, None
+    targets, probs = torch.full((len(hard), width), IGNORED), torch.zeros((len(hard), width))
+    targets[:, :1], probs[:, 0] = hard, 1.0
+    at = 0
+    for example in examples:
+        n = example.n_completion
+        if example.soft is not None:
+            k = example.soft.ids.shape[1]
+            targets[at : at + n, :k] = torch.from_numpy(example.soft.ids)
+            probs[at : at + n, :k] = torch.from_numpy(example.soft.probs)
+        at += n
+    return targets, probs
 
 
 def _as_rows(cut: Sequence[Sequence[int]], patch_size: int) -> Tensor:

@@ -24,14 +24,15 @@ class CompletionNet(nn.Module):
         self.causal, self.direct, self.varlen = causal, direct, varlen
 
     def forward(self, batch: Batch) -> Tensor:
-        """Summed, weighted cross-entropy of the batch's targets: a float32 scalar in nats. Divide by the step's
-        `weight_of` for its loss."""
+        """Summed, weighted cross-entropy of the batch's targets, hard or soft: a float32 scalar in nats. Divide by the
+        step's `weight_of` for its loss."""
         states = self.states(batch)
         n_at_once = max(1, _LOGITS_AT_ONCE // max(1, self.core().config.get_text_config().vocab_size))
         total = torch.zeros((), device=states.device)
         for at in range(0, len(states), n_at_once):
             part = slice(at, at + n_at_once)
-            args = (states[part], batch.targets[part], batch.weights[part])
+            probs = None if batch.probs is None else batch.probs[part]
+            args = (states[part], batch.targets[part], batch.weights[part], probs)
             total = total + (
                 checkpoint(self._losses, *args, use_reentrant=False) if len(states) > n_at_once else self._losses(*args)
             )
@@ -49,8 +50,13 @@ class CompletionNet(nn.Module):
         logits: Tensor = self.core().get_output_embeddings()(states)
         return logits.float()
 
-    def _losses(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def _losses(self, states: Tensor, targets: Tensor, weights: Tensor, probs: Tensor | None) -> Tensor:
+        """`probs`: cross-entropy against these distributions, whose gradient is that of the forward KL divergence; of
+        the logits only those of `targets` are gathered."""
         logits = self.logits_of(states) if self.direct else states.float()
+        if probs is not None:
+            expected = (logits.gather(1, targets.clamp_min(0)) * probs).sum(dim=1)
+            return ((logits.logsumexp(dim=-1) - expected) * weights).sum()
         if targets.shape[1] == 1:
             return (nn.functional.cross_entropy(logits, targets[:, 0], reduction="none") * weights).sum()
         log_probs = logits.log_softmax(dim=-1).gather(1, targets.clamp_min(0))
@@ -86,5 +92,7 @@ class CompletionNet(nn.Module):
 def weight_of(batch: Batch) -> float:
     """Sum of the weights of the batch's target tokens: what the loss of a step is divided by, so that neither packing
     nor the split of a step into batches changes the objective."""
+    if batch.probs is not None:  # several targets of one token
+        return float(batch.weights.double().sum())
     there = (batch.targets != IGNORED).sum(dim=1).double()
     return float((there * batch.weights.double()).sum())

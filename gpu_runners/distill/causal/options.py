@@ -29,21 +29,23 @@ _RANGES: dict[str, tuple[float, float]] = {
     "patch_share": (0, 0.95),
     "validation_share": (0, 0.5),
     "patience": (0, 1000),
+    "soft_weight": (0, 1),
 }
 _WHOLE = {"rank", "alpha", "epochs", "tokens_per_step", "max_tokens", "seed", "patch_size", "patience"}
 
 
 def read_causal_options(data: Mapping[str, Any]) -> CausalOptions:
-    """Raises JobFailed(invalid_options) for unknown or missing keys and for values out of range."""
+    """Raises JobFailed(invalid_options) for unknown keys and for values out of range; a key that is missing has its
+    default."""
     try:
         options = CausalOptions.from_json(dict(data))
     except (ValueError, TypeError) as error:
         raise JobFailed(f"The job's options cannot be read: {error}.", code="invalid_options") from error
     for name, allowed in _CHOICES.items():
-        if data[name] not in allowed:
-            raise _out_of_range(name, data[name], f"one of {', '.join(allowed)}")
+        if getattr(options, name) not in allowed:
+            raise _out_of_range(name, getattr(options, name), f"one of {', '.join(allowed)}")
     for name, (low, high) in _RANGES.items():
-        value = data[name]
+        value = getattr(options, name)
         kind = int if name in _WHOLE else (int, float)
         if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
             raise _out_of_range(name, value, f"a {'whole ' if name in _WHOLE else ''}number in [{low}, {high}]")

@@ -14,8 +14,9 @@ A step, from the outside in:
    token of an answer; targets (n, 1) and weights (n,). In packed rows positions begin at 0 anew with each example, by
    which attention keeps neighbours apart; `selfcheck` has seen that this library does so on this device.
 4. `net.CompletionNet` runs the base, takes the hidden states (rows * width, d) at `where` alone to (n, vocabulary)
-   logits, and sums weight * cross-entropy. It sums and does not average: a batch's mean would give a token of a short
-   batch more say than one of a long batch.
+   logits, and sums weight * cross-entropy, against the answer's tokens or, with `soft_weight`, against these and the
+   teacher's distributions of them (`soft_targets`). It sums and does not average: a batch's mean would give a token of
+   a short batch more say than one of a long batch.
 5. `fit.Fit` divides each sum by the whole step's weight, so that the gradients of batches and processes add up to that
    of one mean over all answer tokens of the step, whatever the batching. Processes average theirs, hence the factor
    `world`.
@@ -107,7 +108,7 @@ def distill_causal(
     can = detect()
     if can.device == "cuda":  # before CUDA starts: it is read once
         os.environ.setdefault("FLASH_ATTENTION_DETERMINISTIC", "1")
-    encoded = encode(rows, base=base, system=job.system, max_tokens=options.max_tokens)
+    encoded = encode(rows, base=base, system=job.system, max_tokens=options.max_tokens, soft_weight=options.soft_weight)
     with deterministic(options.seed):
         run = _Run(
             job=job,
@@ -290,10 +291,19 @@ class _Run:
             "n_train": len(self.train),
             "n_validation": len(self.held),
             "n_too_long": self.encoded.n_too_long,
+            "soft_targets": self._soft_targets(),
             "max_tokens": self.encoded.limit,
             "best_epoch": self.best_epoch,
             "stopped_early": self.fit.step < self.fit.n_steps,
         }
+
+    def _soft_targets(self) -> dict[str, Any] | None:
+        """The weight of the teacher's distributions, the examples that have some, and the rows whose tokens are not the
+        base's; None where none are wanted."""
+        if not self.options.soft_weight:
+            return None
+        weight, encoded = f"{self.options.soft_weight:.3g}", self.encoded
+        return {"weight": weight, "n_matched": encoded.n_soft, "n_unmatched": encoded.n_unmatched}
 
     def _fingerprint(self) -> str:
         job = self.job.to_json() | {

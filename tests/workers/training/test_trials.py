@@ -272,6 +272,13 @@ def test_pairs_that_are_too_long_are_told(row):
     assert warnings(row) == ["pairs_too_long"]
 
 
+@pytest.mark.parametrize(("n_matched", "n_unmatched", "warned"), [(3, 0, False), (3, 1, True), (0, 0, True)])
+def test_answers_that_train_without_the_teachers_distributions_are_told(row, n_matched, n_unmatched, warned):
+    soft = {"weight": "0.5", "n_matched": n_matched, "n_unmatched": n_unmatched}
+    trial(row, right(24), active={"n_too_long": 0, "soft_targets": soft})
+    assert warnings(row) == ["soft_targets_unused"] * warned
+
+
 def test_canceling_in_the_middle_of_a_further_trial_stops_its_job(row):
     trial(row, right(10))
     advance(row)

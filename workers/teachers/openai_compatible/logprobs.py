@@ -4,10 +4,10 @@ that are text. Everything raises BadAnswer with a sentence that quotes nothing o
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from backend.domain.labeling.label_scores import MOST_MASS, compact_scores, label_logprobs
+from backend.domain.labeling.label_scores import DIGITS, MOST_MASS, compact_scores, label_logprobs
 from workers.teachers.protocol import CompletionRequest
 
 LEAST_LOGPROB = -10_000.0  # some servers say -9999 for "never"; below, sums and float16 overflow
@@ -36,12 +36,21 @@ def read_answer_rows(value: object, text: str, request: CompletionRequest) -> To
     """The `logprobs` of a chat choice whose text is `text`. Where the request names labels, their log-probs come in the
     place of tokens and alternatives; alternatives that cannot be read spoil no answer then."""
     if not request.labels:
-        return read_chat_rows(value, request.top_logprobs)
+        return _compact(read_chat_rows(value, request.top_logprobs), request.least_probability)
     try:
         rows = read_chat_rows(value, request.top_logprobs)
     except BadAnswer:
         rows = read_chat_rows(value, 0)
     return TokenRows(logprobs=rows.logprobs, labels=_label_rows(rows, text, request.labels))
+
+
+def _compact(rows: TokenRows, least: float) -> TokenRows:
+    """The rows without alternatives below `least`, rounded; all of them where it is 0."""
+    if not least or rows.top is None:
+        return rows
+    lowest = math.log(least)
+    top = tuple(tuple((name, round(p, DIGITS)) for name, p in place if p >= lowest) for place in rows.top)
+    return replace(rows, top=top, logprobs=tuple(round(p, DIGITS) for p in rows.logprobs))
 
 
 def _label_rows(rows: TokenRows, text: str, labels: Sequence[str]) -> dict[str, float] | None:

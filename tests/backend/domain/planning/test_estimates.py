@@ -13,9 +13,10 @@ from backend.domain.dialects.tools import likely_tool_tokens, most_tool_tokens
 from backend.domain.errors import InvalidSpec
 from backend.domain.lifecycle import StepName
 from backend.domain.money.pricing import cost_microusd, price_book
-from backend.domain.money.runner_work import base_size_b
+from backend.domain.money.runner_work import WorkSku, base_size_b
 from backend.domain.planning.estimates import Estimate, check_budget, estimate, usd
-from backend.domain.planning.trial_estimates import answer_tokens, recipes_cost
+from backend.domain.planning.trial_estimates import Trials, answer_tokens, recipes_cost
+from backend.domain.planning.trials import TrialKind
 from backend.domain.spec.defaults import tool_tokens
 from backend.domain.spec.parsing import Spec, parse_spec
 
@@ -319,6 +320,28 @@ def test_a_larger_base_counts_each_token_more_often() -> None:
     assert large > 10 * usual
     assert any("whatever machine" in line for line in made[1].assumptions)
     assert [base_size_b(name) for name in (*bases, "org/m-1.5b", "llama3b")] == [0.5, 0.5, 7.0, 1.5, 0.5]
+
+
+def test_training_on_all_samples_is_expected_to_read_as_many_answers_as_differ() -> None:
+    """Of a text all three differ, of a JSON value one of the two beside the first; gold has one answer."""
+    for kind, times in (("json", 2), ("text", 3)):
+        one, every = (
+            Trials(
+                spec=generative(kind, train={"causal": {"samples": samples}}, sampling={"label_samples": 3}),
+                book=price_book(),
+                n_heldout=10,
+                encoded=9,
+                input_tokens=9,
+                answer=20,
+                n_gold=100,
+            )
+            for samples in ("consensus", "all")
+        )
+        of_gold, of_both = (one.work(TrialKind.CAUSAL, n).train[WorkSku.CAUSAL_TRAIN] for n in (100, 1100))
+        assert every.work(TrialKind.CAUSAL, 100).train[WorkSku.CAUSAL_TRAIN] == of_gold
+        more = every.work(TrialKind.CAUSAL, 1100).train[WorkSku.CAUSAL_TRAIN] - of_gold
+        assert more == pytest.approx(times * (of_both - of_gold), rel=0.001)
+        assert every.work(TrialKind.CAUSAL, 1100).evaluate == one.work(TrialKind.CAUSAL, 1100).evaluate
 
 
 @given(

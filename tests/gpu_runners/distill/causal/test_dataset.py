@@ -77,6 +77,14 @@ def test_a_split_parts_by_input_and_leaves_enough_to_train(texts: list[str], sha
     assert bool(held) == (share > 0 and len(set(texts)) >= 4)
 
 
+def test_no_answer_is_validated_on_whose_input_trains_with_another_answer(small_base: CausalBase) -> None:
+    data = [row | {"output": answer, "weight": 0.5} for row in rows(12) for answer in ("null", row["output"])]
+    encoded = encode(read_rows(jsonl(data)), base=small_base, system=SYSTEM, max_tokens=200)
+    train, held = split(encoded.examples, share=0.25, seed=7)
+    assert (len(train), len(held)) == (18, 6)
+    assert not {example.text for example in train} & {example.text for example in held}
+
+
 def test_a_pair_more_moves_at_most_one_other() -> None:
     texts = [f"text {i}" for i in range(100)]
     before = {e.text for e in split(_examples(texts), share=0.1, seed=7)[1]}

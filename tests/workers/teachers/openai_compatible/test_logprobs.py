@@ -51,6 +51,15 @@ def test_tokens_and_alternatives_come_best_first() -> None:
     assert choice.n_tokens == 2
 
 
+def test_alternatives_that_are_too_unlikely_to_be_learnt_are_not_kept() -> None:
+    request = dataclasses.replace(REQUEST, top_logprobs=20, least_probability=1e-4)
+    top = (token("a", -0.51234567), token("b", math.log(1.1e-4)), token("c", math.log(0.9e-4)))
+    choice = chat([token("a", -0.51234567, top), token(" b", -0.1)], request)
+    assert choice.top_logprobs == ((("a", -0.5123), ("b", round(math.log(1.1e-4), 4))), ())
+    assert choice.token_logprobs == (-0.5123, -0.1)
+    assert chat([token("a")], request).top_logprobs == ((),)
+
+
 def test_a_nul_in_a_token_becomes_a_character_that_can_be_stored() -> None:
     choice = chat([token("a\x00", -0.5, (token("\x00", -0.5),))])
     assert (choice.tokens, choice.top_logprobs) == (("a\ufffd",), ((("\ufffd", -0.5),),))
