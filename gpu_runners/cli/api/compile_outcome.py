@@ -13,6 +13,7 @@ from gpu_runners.cli.display.purchases import print_purchases
 from gpu_runners.cli.display.saved_drafts import saved_lines
 from gpu_runners.cli.exit_codes import FAILED, GATE_FAILED, OK
 from gpu_runners.kolm import Client, Unreadable
+from gpu_runners.terminal_text import as_line
 
 Row = dict[str, Any]
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -36,6 +37,7 @@ def print_outcome(client: Client, row: Row, *, out: str | None, last: Row | None
         print(_comparison(row, last))
     if row["status"] in ("succeeded", "gate_failed"):
         print_purchases(client.compiles.steps(row["id"]))
+        print_extraction(row.get("evaluation") or {})
         print_alternatives(row.get("evaluation") or {})
     if row["status"] == "succeeded":
         artifact = client.get(f"/v1/artifacts/{row['artifact']}")
@@ -67,6 +69,25 @@ def _print_gate(gate: Row) -> None:
         print(f"  {'passed' if floor.get('passed') else 'FAILED'}  {floor.get('message', floor.get('name'))}")
     if gate.get("next_step"):
         print(f"next: {gate['next_step']}")
+
+
+def print_extraction(evaluation: Row) -> None:
+    """Print how the values of a json task come about, leaf by leaf, as its pairs show it."""
+    plan = evaluation.get("extraction") or {}
+    if not plan:
+        return
+    right, n = plan.get("n_right", 0), plan.get("n_values", 0)
+    what = "a span student brings back" if plan.get("is_extraction") else "no span student: it would bring back"
+    print(f"{what} {right:,} of the {n:,} values in the pairs:")
+    for leaf in plan.get("leaves", []):
+        if leaf.get("way") == "absent":
+            continue
+        through = ", ".join(str(one).replace("_", " ") for one in leaf.get("converters", []))
+        way = f"{leaf.get('way')}{f' ({through})' if through else ''}"
+        print(as_line(f"  {leaf.get('n_right', 0):>6,} of {leaf.get('n', 0):>6,}  {leaf.get('path')}  {way}"))
+    for refusal in plan.get("refusals", []):
+        examples = ", ".join(map(str, refusal.get("examples", [])))
+        print(as_line(f"  not {refusal.get('path')}: {refusal.get('why')}{f' ({examples})' if examples else ''}"))
 
 
 def print_alternatives(evaluation: Row) -> None:
