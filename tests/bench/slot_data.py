@@ -1,0 +1,104 @@
+"""Two slot-filling sets beside SNIPS, read from folders that a reader fetches: ATIS and SLURP as json tasks.
+
+ATIS (Hemphill et al. 1990): `data/atis/{train,test}/{seq.in,seq.out,label}` of github.com/MiuLab/SlotGated-SLU. SLURP
+(Bastianelli et al. 2020, CC BY 4.0 for the text): `dataset/slurp/{test,devel}.jsonl` of github.com/pswietojanski/slurp;
+its test side trains here and its devel side is held out, since the training side is too large for the snapshot that
+was at hand. Not part of the project, and nothing of it is committed.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.bench.snips_data import read_snips
+
+Row = tuple[str, dict[str, Any]]
+Slots = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotSet:
+    """Texts with their answers, `{"intent", "slots": {name: words, or a list of them}}`; no text stands on both
+    sides."""
+
+    name: str
+    train: tuple[Row, ...]
+    held_out: tuple[Row, ...]
+    schema: dict[str, Any]
+
+
+def snips(folder: Path) -> SlotSet:
+    """Raises FileNotFoundError."""
+    read = read_snips(folder)
+    held = {u.text for u in read.validate}
+    train = tuple((u.text, u.answer) for u in read.train if u.text not in held)
+    return SlotSet(
+        name="SNIPS", train=train, held_out=tuple((u.text, u.answer) for u in read.validate), schema=read.schema
+    )
+
+
+def atis(folder: Path) -> SlotSet:
+    """Raises FileNotFoundError."""
+    return _set("ATIS", _atis_side(folder / "train"), _atis_side(folder / "test"))
+
+
+def slurp(folder: Path) -> SlotSet:
+    """Raises FileNotFoundError."""
+    return _set("SLURP", _slurp_side(folder / "test.jsonl"), _slurp_side(folder / "devel.jsonl"))
+
+
+def _atis_side(folder: Path) -> list[tuple[str, str, Slots]]:
+    columns = [(folder / name).read_text().strip().split("\n") for name in ("label", "seq.in", "seq.out")]
+    rows = []
+    for label, words, tags in zip(*columns, strict=True):
+        slots: dict[str, list[list[str]]] = {}
+        for word, tag in zip(words.split(), tags.split(), strict=True):
+            if tag.startswith("B-"):
+                slots.setdefault(tag[2:], []).append([word])
+            elif tag.startswith("I-") and slots.get(tag[2:]):
+                slots[tag[2:]][-1].append(word)
+        spans = {name: [" ".join(words) for words in values] for name, values in slots.items()}
+        rows.append((" ".join(words.split()), label.split("#")[0], spans))
+    return rows
+
+
+def _slurp_side(path: Path) -> list[tuple[str, str, Slots]]:
+    rows = []
+    for line in path.read_text("utf-8").splitlines():
+        row = json.loads(line)
+        words = [token["surface"] for token in row["tokens"]]
+        slots: dict[str, list[str]] = {}
+        for entity in row["entities"]:
+            slots.setdefault(entity["type"], []).append(" ".join(words[i] for i in entity["span"]))
+        rows.append((" ".join(words), row["intent"], slots))
+    return rows
+
+
+def _set(name: str, train: Iterable[tuple[str, str, Slots]], held: Iterable[tuple[str, str, Slots]]) -> SlotSet:
+    """A slot that any text fills twice is a list in all of them."""
+    sides = [list({text: (text, intent, slots) for text, intent, slots in side}.values()) for side in (train, held)]
+    several = {slot for side in sides for _, _, slots in side for slot, values in slots.items() if len(values) > 1}
+    seen = {text for text, _, _ in sides[0]}
+    sides[1] = [row for row in sides[1] if row[0] not in seen]
+    intents = sorted({intent for side in sides for _, intent, _ in side})
+    names = sorted({slot for side in sides for _, _, slots in side for slot in slots})
+    text = {"type": "string"}
+    fields = {slot: {"type": "array", "items": text} if slot in several else text for slot in names}
+    schema = {
+        "type": "object",
+        "properties": {
+            "intent": {"type": "string", "enum": intents},
+            "slots": {"type": "object", "properties": fields, "additionalProperties": False},
+        },
+        "required": ["intent", "slots"],
+        "additionalProperties": False,
+    }
+
+    def answer(intent: str, slots: Slots) -> dict[str, Any]:
+        filled = {slot: list(slots[slot]) if slot in several else slots[slot][0] for slot in sorted(slots)}
+        return {"intent": intent, "slots": filled}
+
+    made = [tuple((text, answer(intent, slots)) for text, intent, slots in side) for side in sides]
+    return SlotSet(name=name, train=made[0], held_out=made[1], schema=schema)

@@ -1,0 +1,177 @@
+"""`python -m tests.bench.spans [DATA]`: span students on public slot-filling sets, beside the same heads on the frozen
+encoder. Prints the tables of docs/benchmarks/spans.md.
+
+The runner's trainer and engine without a stack: the annotations are the pairs, so no teacher is in between. DATA has
+`snips/` in it (default $KOLM_DATA, else ../shared/data); --atis and --slurp name the folders of those sets
+(tests/bench/slot_data.py says where they are from). A set that is not there is left out with a word.
+"""
+
+import argparse
+import datetime
+import json
+import math
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import Any
+
+from backend.domain.answers.json_values import answer_text, field_scores, is_exact, parse_answer
+from backend.domain.extraction.learning import learn_plan
+from backend.domain.jobs.span_jobs import DistillSpansJob, SpanOptions
+from backend.domain.spec.training import SpanTrain
+from gpu_runners.artifacts.span_model import SpanModel
+from gpu_runners.distill.checkpoint import Hooks, StepDone
+from gpu_runners.distill.spans.train import distill_spans
+from gpu_runners.jobs.own_time import one_thread
+from gpu_runners.models.bases import MINILM, open_base
+from gpu_runners.models.encoder_runtimes import load_runtime
+from gpu_runners.models.spans.adapter import SpanConfig, from_bytes, head_sizes
+from gpu_runners.models.spans.decoding import PLAIN, Calibration
+from gpu_runners.models.spans.forward import SpanForward
+from tests.bench.banking77_data import data_folder
+from tests.bench.slot_data import Row, SlotSet, atis, slurp, snips
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """Of each held-out text the field F1, and whether answer and intent are right; `own_ms` of a lone answer, and the
+    mean confidence."""
+
+    f1: list[float]
+    exact: list[bool]
+    intent: list[bool]
+    own_ms: float
+    confidence: float
+
+    def row(self) -> str:
+        return f"{mean(self.f1):.1%} | {mean(self.exact):.1%} | {mean(self.intent):.1%} | {self.own_ms:.1f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.spans", description=__doc__)
+    parser.add_argument("data", nargs="?", type=Path, default=data_folder())
+    parser.add_argument("--atis", type=Path, default=None)
+    parser.add_argument("--slurp", type=Path, default=None)
+    parser.add_argument("--n-train", type=int, nargs="+", default=[200, 1200])
+    parser.add_argument("--n-held-out", type=int, default=None)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[7])
+    parser.add_argument("--option", action="append", default=[], help="name=value of train.spans, for comparisons")
+    chosen = parser.parse_args(arguments)
+    load = "/".join(f"{value:.1f}" for value in os.getloadavg())
+    print(f"{datetime.date.today()}, load {load}, {os.cpu_count()} cores, {' '.join(chosen.option) or 'defaults'}\n")
+    print("| set | pairs | seed | | mean field F1 | exact | intent | own ms | CPU s | KiB | confidence |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for one in _sets(chosen):
+        for n in chosen.n_train:
+            for seed in chosen.seeds:
+                measure(one, n, seed, chosen)
+    return 0
+
+
+def _sets(chosen: argparse.Namespace) -> list[SlotSet]:
+    made = []
+    readers: list[tuple[Callable[[Path], SlotSet], Path | None]] = [
+        (snips, chosen.data),
+        (atis, chosen.atis),
+        (slurp, chosen.slurp),
+    ]
+    for read, folder in readers:
+        try:
+            if folder is not None:
+                made.append(read(folder))
+        except FileNotFoundError as missing:
+            print(f"There is no {missing.filename}: {read.__name__} is left out.", file=sys.stderr)
+    return made
+
+
+def measure(one: SlotSet, n: int, seed: int, chosen: argparse.Namespace) -> None:
+    """Train on `n` of the set's pairs and print a row for the student and one for the frozen heads."""
+    train = random.Random(seed).sample(one.train, min(n, len(one.train)))
+    held = one.held_out[: chosen.n_held_out]
+    plan = learn_plan(one.schema, train)
+    options = SpanTrain(**{"seed": seed} | dict(_option(text) for text in chosen.option)).options(len(train))
+    began = time.process_time()
+    student, frozen, n_bytes = _students(one, train, plan, options)
+    cpu_s = time.process_time() - began
+    ours, theirs = _marks(student, held), _marks(frozen, held)
+    beside = f"{one.name} | {len(train)} | {seed}"
+    print(
+        f"| {beside} | span student | {ours.row()} | {cpu_s:.0f} | {n_bytes / 1024:.0f} | {ours.confidence:.2f} |",
+        flush=True,
+    )
+    print(f"| {beside} | frozen heads | {theirs.row()} | | | |")
+    apart = [a - b for a, b in zip(ours.f1, theirs.f1, strict=True)]
+    margin = 1.96 * stdev(apart) / math.sqrt(len(apart))
+    print(
+        f"{one.name}, {len(train)}: paired difference {100 * mean(apart):+.1f} points of F1 (± {100 * margin:.1f}); the "
+        f"plan brings back {plan.share_ppm / 1e4:.2f} % of {plan.n_values:,} values; {options.epochs} passes",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    return name, json.loads(value)
+
+
+def _students(one: SlotSet, train: Sequence[Row], plan: Any, options: SpanOptions) -> tuple[SpanModel, SpanModel, int]:
+    rows = ({"input": text, "output": answer_text(answer, one.schema), "weight": 1.0} for text, answer in train)
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    base = open_base(MINILM)
+    job = DistillSpansJob(
+        base_model=MINILM,
+        schema=one.schema,
+        plan=plan.to_json(),
+        dataset_sha256="",
+        options=options.to_json(),
+        checkpoint_every_s=1e9,
+    )
+
+    def on_step(done: StepDone) -> None:
+        if done.step % 100 == 0:
+            print(f"{done.step}/{done.n_steps} {done.loss:.3f} {done.note}", file=sys.stderr, flush=True)
+
+    blob, result = distill_spans(job, data, base=base, hooks=Hooks(on_step=on_step))
+    adapter, runtime = from_bytes(blob, head_sizes(plan, has_lists=False)), load_runtime(base)
+    student = SpanModel.build(
+        base=base,
+        runtime=runtime,
+        adapter=adapter,
+        config=SpanConfig.from_json(result.adapter_config),
+        schema=one.schema,
+        plan=plan,
+        calibration=Calibration.from_json(result.calibration),
+    )
+    frozen = SpanModel(
+        forward=SpanForward(runtime.body({}, rank=1, alpha=1), adapter.baseline),
+        tokenizer=student.tokenizer,
+        assembler=student.assembler,
+        schema=one.schema,
+        calibration=PLAIN,
+    )
+    return student, frozen, len(blob)
+
+
+def _marks(model: SpanModel, held: Sequence[Row]) -> Marks:
+    f1, exact, intent, times, confidences = [], [], [], [], []
+    with one_thread():
+        for text, gold in held:
+            began = time.process_time()
+            (row,) = model.predict_by_model([text])
+            times.append(time.process_time() - began)
+            answer = parse_answer(row["output"])
+            f1.append(field_scores(answer, gold).f1_ppm / 1e6)
+            exact.append(is_exact(answer, gold))
+            intent.append(answer["intent"] == gold["intent"])
+            confidences.append(row["confidence"])
+    return Marks(f1=f1, exact=exact, intent=intent, own_ms=1e3 * median(times), confidence=mean(confidences))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
