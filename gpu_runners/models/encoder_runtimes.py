@@ -19,7 +19,10 @@ from gpu_runners.models.tensor_files import Array
 
 
 class Engine(Protocol):
+    """`n_bytes` is the memory that it does not share with its base."""
+
     device: str
+    n_bytes: int
 
     def logits(self, rows: Sequence[Sequence[int]]) -> Array:
         """(n, n_labels) float32 for n rows of token ids, in one forward pass."""
@@ -27,10 +30,11 @@ class Engine(Protocol):
 
 
 class Body(Protocol):
-    """An adapted base without a head."""
+    """An adapted base without a head. `n_bytes` is the memory that it does not share with its base."""
 
     device: str
     width: int
+    n_bytes: int
 
     def states(self, rows: Sequence[Sequence[int]]) -> Array:
         """(n, t, d) float32 states of the last layer for n rows of token ids, padded on the right."""
@@ -79,7 +83,7 @@ class _NumpyBody:
     device = "cpu"
 
     def __init__(self, bert: NumpyBert) -> None:
-        self._bert, self.width = bert, bert.width
+        self._bert, self.width, self.n_bytes = bert, bert.width, bert.n_own_bytes
 
     def states(self, rows: Sequence[Sequence[int]]) -> Array:
         return self._bert.states(rows)
@@ -92,6 +96,7 @@ class _NumpyEngine:
         if head.weight.shape[1] != bert.width:
             raise unfit(f"its head is {head.weight.shape[1]} wide, the base {bert.width}")
         self._bert, self._head, self._pooling = bert, head, Pooling(pooling)
+        self.n_bytes = bert.n_own_bytes + head.weight.nbytes
 
     def logits(self, rows: Sequence[Sequence[int]]) -> Array:
         return head_logits(self._bert.embed(rows, self._pooling), self._head)
@@ -128,8 +133,10 @@ class TorchRuntime:
 class _TorchBody:
     def __init__(self, body: Any) -> None:
         from gpu_runners.models.encoder import best_device, width_of
+        from gpu_runners.models.merging import n_own_bytes
 
         self._body, self.width, self.device = body.to(best_device()).eval(), width_of(body), str(best_device())
+        self.n_bytes = n_own_bytes(self._body)
         self._pad_id = int(getattr(body.config, "pad_token_id", 0) or 0)
 
     def states(self, rows: Sequence[Sequence[int]]) -> Array:
@@ -144,9 +151,10 @@ class _TorchBody:
 class _TorchEngine:
     def __init__(self, net: Any) -> None:
         from gpu_runners.models.encoder import best_device
+        from gpu_runners.models.merging import n_own_bytes
 
         self._net = net.to(best_device())
-        self.device = str(best_device())
+        self.device, self.n_bytes = str(best_device()), n_own_bytes(self._net.body)
 
     def logits(self, rows: Sequence[Sequence[int]]) -> Array:
         import torch

@@ -74,6 +74,11 @@ class SpanTokenizer:
         clean = [text[:MAX_CHARS].encode("utf-8", "replace").decode() for text in texts]  # no lone surrogates
         return [self._windows(one) for one in self._tokenizer.encode_batch(clean, add_special_tokens=False)]
 
+    def n_tokens(self, text: str) -> int:
+        """Count the tokens of a text with the special ones and the prefix, however many windows it has."""
+        (read,) = self.read([text])
+        return len(read.offsets) + len(self._before) + len(self._after)
+
     def _specials(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The special tokens before and after a text."""
         probe = self._tokenizer.encode("a")

@@ -1,0 +1,45 @@
+"""A text with the places marked that the values of an answer stand at, for pages."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from backend.domain.evaluation.spans import SURE_PPM, Segment, Span, SpanSource, segments
+
+MAX_PATH = 200  # of a field in a title
+MAX_TITLES = 4  # of one stretch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A stretch of a text; `kind` is "" where nothing is marked, else a class of console.css."""
+
+    text: str
+    kind: str
+    title: str
+
+
+def pieces(text: str, spans: Iterable[Span]) -> list[Piece]:
+    """The text in stretches; where spans overlap, a stretch names several."""
+    return [_piece(part) for part in segments(text, spans)]
+
+
+def is_unsure(span: Span) -> bool:
+    return span.confidence_ppm is not None and span.confidence_ppm < SURE_PPM
+
+
+def _piece(part: Segment) -> Piece:
+    return Piece(
+        text=part.text,
+        kind=_kind(part.spans[-1]) if part.spans else "",  # what differs says more than where it was read
+        title=", ".join(map(_title, part.spans[:MAX_TITLES])),
+    )
+
+
+def _kind(span: Span) -> str:
+    return "unsure" if span.source is SpanSource.MODEL and is_unsure(span) else span.source.value
+
+
+def _title(span: Span) -> str:
+    words = {"model": "read by the model", "gold": "gold", "predicted": "answered"}[span.source.value]
+    sure = "" if span.confidence_ppm is None else f", {span.confidence_ppm / 1e6:.3f}"
+    return f"{span.path[:MAX_PATH]} ({words}{sure})"
