@@ -15,11 +15,12 @@ _OWN = ("confidence", "is_unsure", "fields", "rule")  # of an answer, for whom t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudentAnswer:
-    """The text of an answer, the tokens that were read for it (none where a rule answered), and kolm's own members:
-    `confidence`, `is_unsure` of a label, `fields` of a span student, `rule`."""
+    """The text of an answer, the tokens that were read for it (none where a rule answered), its own time, and kolm's
+    own members: `confidence`, `is_unsure` of a label, `fields` of a span student, `rule`."""
 
     text: str
     n_read: int
+    latency_us: int
     kolm: Mapping[str, Any]
 
     @property
@@ -43,4 +44,5 @@ def rule_answer(model: EncoderModel, text: str) -> StudentAnswer | None:
 def answer_of(row: Mapping[str, Any], *, n_read: int) -> StudentAnswer:
     """`row` is one of the model's `predict`."""
     text = row["label"] if "label" in row else row["output"]
-    return StudentAnswer(text=text, n_read=n_read, kolm={name: row[name] for name in _OWN if name in row})
+    own = {name: row[name] for name in _OWN if name in row}
+    return StudentAnswer(text=text, n_read=n_read, latency_us=row["latency_us"], kolm=own)

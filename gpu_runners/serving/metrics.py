@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gpu_runners.serving.multi_tenant import ServerContext
 from gpu_runners.serving.registration import Registration, UsageReporter
+from gpu_runners.serving.server_context import ServerContext
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _GAUGES = frozenset({"running", "waiting"})

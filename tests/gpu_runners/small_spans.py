@@ -9,7 +9,7 @@ from uuid import UUID
 
 from backend.domain.answers.json_values import answer_text
 from backend.domain.artifact.building import build_kolm
-from backend.domain.canonical import canonical_json
+from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.extraction.learning import learn_plan
 from backend.domain.jobs.span_jobs import DistillSpansJob, DistillSpansResult, SpanOptions
 from gpu_runners.distill.spans.train import distill_spans
@@ -72,7 +72,7 @@ def trained_spans() -> TrainedSpans:
 
 def spans_kolm(*, tenant: str | None = None, **beside: bytes) -> bytes:
     """A signed artifact around the student, with the members that packaging gives it; `beside` are documents by their
-    name without the ending."""
+    name without the ending. `tenant`: its UUID as hex."""
     trained = trained_spans()
     content = {path: data for path, data in members().items() if path != "labels.json"} | {
         "adapter.safetensors": trained.blob,
@@ -85,5 +85,5 @@ def spans_kolm(*, tenant: str | None = None, **beside: bytes) -> bytes:
     base = {"id": MINILM, "sha256": trained.result.base_model_sha256}
     signed = fields(name="orders", task_type="json", base=base)
     if tenant is not None:
-        signed["tenant_digest"] = hashlib.sha256(b"kolm/tenant/" + UUID(hex=tenant).bytes).hexdigest()
+        signed["tenant_digest"] = sha256_hex(b"kolm/tenant/" + UUID(hex=tenant).bytes)
     return build_kolm(content, manifest_fields=signed, key=KEY)
