@@ -1,6 +1,6 @@
 """A text with the places marked that the values of an answer stand at, for pages."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from backend.domain.evaluation.spans import SURE_PPM, Segment, Span, SpanSource, segments
@@ -30,13 +30,15 @@ def is_unsure(span: Span) -> bool:
 def _piece(part: Segment) -> Piece:
     return Piece(
         text=part.text,
-        kind=_kind(part.spans[-1]) if part.spans else "",  # what differs says more than where it was read
+        kind=_kind(part.spans),
         title=", ".join(map(_title, part.spans[:MAX_TITLES])),
     )
 
 
-def _kind(span: Span) -> str:
-    return "unsure" if span.source is SpanSource.MODEL and is_unsure(span) else span.source.value
+def _kind(spans: Sequence[Span]) -> str:
+    """What differs says more than where it was read, and one that is unsure more than those that are not."""
+    last = spans[-1].source if spans else ""
+    return "unsure" if last == SpanSource.MODEL and any(map(is_unsure, spans)) else str(last)
 
 
 def _title(span: Span) -> str:

@@ -34,6 +34,7 @@ class StudentCall:
             context.store.using(grant, self._token) as student,
         ):
             assert isinstance(student, Student)
+            assert context.students is not None
             meter = Meter(context, grant, self._token)
             try:
                 answered = await context.students.answer(student, text)

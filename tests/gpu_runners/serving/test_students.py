@@ -24,8 +24,9 @@ from gpu_runners.serving.multi_tenant import GrantedResponder
 from gpu_runners.serving.openai.app import make_app
 from gpu_runners.serving.server_context import ServerContext
 from gpu_runners.serving.students import Students
+from tests.gpu_runners.serving.running_server import running_server
 from tests.gpu_runners.serving.small_adapters import ALICE, BOB, grant_for, pinned_keyring, signed
-from tests.gpu_runners.serving.small_backend import KEY
+from tests.gpu_runners.serving.small_backend import KEY, small_backend
 from tests.gpu_runners.small_packs import label_rules
 from tests.gpu_runners.small_spans import SCHEMA, order_pairs, spans_kolm
 from tests.gpu_runners.small_task import Trained, kolm_of, task_rows
@@ -213,6 +214,24 @@ def test_a_base_that_is_not_served_is_refused_and_the_dedicated_server_answers_f
             assert other.json()["error"]["code"] == "dedicated"
 
     asyncio.run(scene())
+
+
+def test_a_server_process_registers_its_encoders_and_reports_what_a_student_read(tmp_path: Path, orders: bytes) -> None:
+    bases = tmp_path / "bases"
+    bases.mkdir()
+    grant = grant_for(orders)
+    with small_backend() as backend, running_server(tmp_path, backend.url, bases) as running:
+        backend.kolms[grant.sha256] = orders
+        backend.wait_until(lambda: backend.hellos)
+        assert backend.hellos[0].bases[0]["students"] == ["label", "spans"]
+        answer = running.ask(grant, TEXT)
+        assert answer.status_code == 200, answer.text
+        assert json.loads(answer.json()["choices"][0]["message"]["content"]) == ANSWER
+        backend.wait_until(lambda: backend.rows)
+        assert backend.hellos[-1].engine == {"name": "encoder", "device": "cpu"}
+    (row,) = backend.rows.values()
+    assert row.prompt_tokens == answer.json()["usage"]["prompt_tokens"] > 0
+    assert row.completion_tokens == 0
 
 
 def test_a_server_names_the_students_of_its_encoders(tmp_path: Path) -> None:
