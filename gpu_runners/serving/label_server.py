@@ -164,13 +164,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer_openai(self, student: "OneStudent") -> None:
         """Errors have OpenAI's shape here."""
         from gpu_runners.serving.openai.faults import Fault
-        from gpu_runners.serving.openai.one_student import refused
+        from gpu_runners.serving.openai.one_student import refusal_reply
 
         try:
             body = self._body()
         except Rejected as rejected:
             self.close_connection = True
-            reply = refused(Fault(status=rejected.status, message=rejected.detail, code=rejected.code))
+            reply = refusal_reply(Fault(status=rejected.status, message=rejected.detail, code=rejected.code))
         else:
             reply = student.completions() if self.path == "/v1/completions" else self._in_turn(body, student.chat)
         self._send(reply.status, reply.data, content_type=reply.content_type)

@@ -47,7 +47,9 @@ def _of_engines(context: ServerContext) -> Iterator[str]:
         rows = [({"base": base}, engine.counters().get(name, 0)) for base, engine in engines.items()]
         is_gauge = name in _GAUGES
         yield from _metric(f"engine_{name}{'' if is_gauge else '_total'}", "gauge" if is_gauge else "counter", rows)
-    about = [({"base": base} | _labels(engine.about), 1) for base, engine in engines.items()]
+    abouts = {base: engine.about for base, engine in engines.items()}
+    abouts |= context.students.about() if context.students is not None else {}
+    about = [({"base": base} | _labels(one), 1) for base, one in abouts.items()]
     yield from _metric("engine_info", "gauge", about)
 
 

@@ -71,7 +71,7 @@ class Students:
         return await work
 
     def about(self) -> dict[str, dict[str, Any]]:
-        """What answers, by base, as ServerRegistration has it; nothing before the first artifact."""
+        """Describe what answers, by base, as ServerRegistration has it; {} before the first artifact."""
         return dict(self._about)
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ class OneStudent:
                 raise Refusal(404, "model_not_found", f"Here is one model, {self.name!r}.")
             answered = self.answer(student_input(call, self.student))
         except Exception as error:  # noqa: BLE001 - the edge: what nobody foresaw is a 500; its words are not told
-            return refused(fault_of(error))
+            return refusal_reply(fault_of(error))
         answer = openai_answer(answered, model=self.name)
         if not call.sampling.stream:
             answer.add(0, answered.delta)
@@ -52,10 +52,10 @@ class OneStudent:
         return Reply(status=200, content_type="text/event-stream", data=b"".join([*events, DONE]))
 
     def completions(self) -> Reply:
-        return refused(fault_of(no_completions()))
+        return refusal_reply(fault_of(no_completions()))
 
 
-def refused(fault: Fault) -> Reply:
+def refusal_reply(fault: Fault) -> Reply:
     return _json(fault.status, fault.body)
 
 
