@@ -36,7 +36,7 @@ def _piece(part: Segment) -> Piece:
 
 
 def _kind(spans: Sequence[Span]) -> str:
-    """The class of a stretch: a span of what differs goes before one of where it was read, an unsure one before others."""
+    """The class of a stretch: what differs goes before where it was read, and an unsure span before others."""
     last = spans[-1].source if spans else ""
     return "unsure" if last == SpanSource.MODEL and any(map(is_unsure, spans)) else str(last)
 

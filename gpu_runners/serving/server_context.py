@@ -46,7 +46,7 @@ class ServerContext:
             raise Refusal(503, "cannot_meter", "This server cannot note what is used.", retry_after_s=10.0)
 
     def about(self) -> dict[str, Any]:
-        """Describe what runs, as ServerRegistration has it: one engine as it is, several by base; {} before the first."""
+        """Describe what runs for ServerRegistration: one engine as it is, several by base; {} before the first."""
         abouts = self.engines.abouts() | (self.students.about() if self.students else {})
         return next(iter(abouts.values())) if len(abouts) == 1 else abouts
 
