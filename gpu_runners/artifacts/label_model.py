@@ -57,11 +57,6 @@ class LabelModel:
     def device(self) -> str:
         return self.engine.device
 
-    @property
-    def n_bytes(self) -> int:
-        """The memory of its weights beside its base's."""
-        return self.engine.n_bytes
-
     def n_tokens(self, text: str) -> int:
         """Count the tokens that are read of an input, special ones included."""
         return len(self.tokenizer.ids([text])[0])

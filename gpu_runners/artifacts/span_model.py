@@ -55,11 +55,6 @@ class SpanModel:
     def device(self) -> str:
         return self.forward.device
 
-    @property
-    def n_bytes(self) -> int:
-        """The memory of its weights beside its base's."""
-        return self.forward.n_bytes
-
     def n_tokens(self, text: str) -> int:
         """Count the tokens of an input, special ones included. Those that two windows read count once."""
         return self.tokenizer.n_tokens(text)

@@ -19,10 +19,7 @@ from gpu_runners.models.tensor_files import Array
 
 
 class Engine(Protocol):
-    """`n_bytes` is the memory that it does not share with its base."""
-
     device: str
-    n_bytes: int
 
     def logits(self, rows: Sequence[Sequence[int]]) -> Array:
         """(n, n_labels) float32 for n rows of token ids, in one forward pass."""
@@ -30,11 +27,10 @@ class Engine(Protocol):
 
 
 class Body(Protocol):
-    """An adapted base without a head. `n_bytes` is the memory that it does not share with its base."""
+    """An adapted base without a head."""
 
     device: str
     width: int
-    n_bytes: int
 
     def states(self, rows: Sequence[Sequence[int]]) -> Array:
         """(n, t, d) float32 states of the last layer for n rows of token ids, padded on the right."""
@@ -83,7 +79,7 @@ class _NumpyBody:
     device = "cpu"
 
     def __init__(self, bert: NumpyBert) -> None:
-        self._bert, self.width, self.n_bytes = bert, bert.width, bert.n_own_bytes
+        self._bert, self.width = bert, bert.width
 
     def states(self, rows: Sequence[Sequence[int]]) -> Array:
         return self._bert.states(rows)
@@ -96,7 +92,6 @@ class _NumpyEngine:
         if head.weight.shape[1] != bert.width:
             raise unfit(f"its head is {head.weight.shape[1]} wide, the base {bert.width}")
         self._bert, self._head, self._pooling = bert, head, Pooling(pooling)
-        self.n_bytes = bert.n_own_bytes + head.weight.nbytes
 
     def logits(self, rows: Sequence[Sequence[int]]) -> Array:
         return head_logits(self._bert.embed(rows, self._pooling), self._head)
@@ -133,10 +128,8 @@ class TorchRuntime:
 class _TorchBody:
     def __init__(self, body: Any) -> None:
         from gpu_runners.models.encoder import best_device, width_of
-        from gpu_runners.models.merging import n_own_bytes
 
         self._body, self.width, self.device = body.to(best_device()).eval(), width_of(body), str(best_device())
-        self.n_bytes = n_own_bytes(self._body)
         self._pad_id = int(getattr(body.config, "pad_token_id", 0) or 0)
 
     def states(self, rows: Sequence[Sequence[int]]) -> Array:
@@ -151,10 +144,9 @@ class _TorchBody:
 class _TorchEngine:
     def __init__(self, net: Any) -> None:
         from gpu_runners.models.encoder import best_device
-        from gpu_runners.models.merging import n_own_bytes
 
         self._net = net.to(best_device())
-        self.device, self.n_bytes = str(best_device()), n_own_bytes(self._net.body)
+        self.device = str(best_device())
 
     def logits(self, rows: Sequence[Sequence[int]]) -> Array:
         import torch

@@ -41,12 +41,6 @@ def with_deltas(body: nn.Module, added: Iterable[tuple[str, Array]]) -> nn.Modul
     return merged
 
 
-def n_own_bytes(body: nn.Module) -> int:
-    """The memory of a merged body: all weights but the embeddings, which it shares with its base."""
-    shared = {id(one) for one in getattr(body, "embeddings", nn.Module()).parameters()}
-    return sum(one.numel() * one.element_size() for one in body.parameters() if id(one) not in shared)
-
-
 def from_peft(net: LabelNet, *, baseline: Head) -> Adapter:
     """Read the adapter out of a peft model."""
     head = Head(weight=to_numpy(net.head.weight), bias=to_numpy(net.head.bias))

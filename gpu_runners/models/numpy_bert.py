@@ -76,7 +76,6 @@ class NumpyBert:
         self.dropout = float(config.get("hidden_dropout_prob") or 0.0)  # of training alone
         self._counts_positions = config.get("model_type") in _ROBERTA
         self.width = int(config["hidden_size"])
-        self.n_own_bytes = 0  # of matrices that an adapter was merged into; the others are shared
 
     @classmethod
     def load(cls, base: Base) -> "NumpyBert":
@@ -88,16 +87,13 @@ class NumpyBert:
     def with_deltas(self, added: Iterable[tuple[str, Array]]) -> "NumpyBert":
         """A copy with a matrix added to the weight of each named layer; untouched tensors are shared. Raises
         JobFailed(invalid_adapter)."""
-        weights, n_own = dict(self.weights), 0
+        weights = dict(self.weights)
         for path, delta in added:
             name = f"{path}.weight"
             if name not in weights or weights[name].shape != delta.shape:
                 raise unfit(f"the LoRA pair of {path!r} does not fit the base")
             weights[name] = weights[name] + delta
-            n_own += weights[name].nbytes
-        adapted = NumpyBert(weights, self._config)
-        adapted.n_own_bytes = n_own
-        return adapted
+        return NumpyBert(weights, self._config)
 
     def embed(self, rows: Sequence[Sequence[int]], pooling: Pooling) -> Array:
         """(n, d) float32 unit rows of token-id rows: the last layer's states of the real tokens, pooled."""

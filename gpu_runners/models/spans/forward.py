@@ -37,11 +37,6 @@ class SpanForward:
             self._parts.append((name, slice(at, at + rows)))
             at += rows
 
-    @property
-    def n_bytes(self) -> int:
-        """The memory of body and heads beside the base's."""
-        return self.body.n_bytes + self._weight.nbytes + sum(head.weight.nbytes for head in self._classes.values())
-
     def logits(self, texts: Sequence[SpanTokens]) -> Iterator[dict[str, Array]]:
         """Yield of each text the logits of its tokens by the heads of tokens, (n, rows), and of the heads of classes,
         (rows,)."""

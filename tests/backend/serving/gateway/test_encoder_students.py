@@ -19,7 +19,7 @@ from backend.usage.invariants import violations
 from backend.valkey import pause
 from tests.backend.serving.worlds import World, chat, make_world, runner, say_hello, served
 from tests.gpu_runners.serving.test_students import Server
-from tests.gpu_runners.small_spans import SCHEMA, order_pairs, spans_kolm
+from tests.gpu_runners.small_orders import SCHEMA, order_pairs, spans_kolm
 from tests.workers.teachers.hostile import HostileTeacher, answer, completion_body
 from workers.tasks import compare
 

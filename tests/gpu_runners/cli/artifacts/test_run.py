@@ -9,7 +9,7 @@ import pytest
 
 from gpu_runners.cli.main import main
 from tests.backend.domain.artifact.tiny_kolm import small_kolm
-from tests.gpu_runners.small_spans import order_pairs, spans_kolm
+from tests.gpu_runners.small_orders import order_pairs, spans_kolm
 from tests.gpu_runners.small_task import Trained, kolm_of
 
 ROOT = Path(__file__).parents[4]

@@ -13,8 +13,8 @@ from backend.domain.artifact.kolm_verify import read_kolm
 from gpu_runners.artifacts.encoder_student import EncoderModel
 from gpu_runners.artifacts.loader import Loader
 from gpu_runners.serving.label_server import ArtifactServer
+from tests.gpu_runners.small_orders import SCHEMA, order_pairs, spans_kolm
 from tests.gpu_runners.small_packs import label_rules
-from tests.gpu_runners.small_spans import SCHEMA, order_pairs, spans_kolm
 from tests.gpu_runners.small_task import LABELS, Trained, kolm_of, task_rows
 
 TEXT, ANSWER = order_pairs(1, start=53)[0]
