@@ -137,7 +137,7 @@ def make_receipts(row: Compile, *, n: int = 3) -> list[Receipt]:
         return [issue_receipt(row, step, inputs={}, outputs={"out": digest}, facts={}) for step in steps]
 
 
-def make_artifact(row: Compile, *, version: int = 1) -> Artifact:
+def make_artifact(row: Compile, *, version: int = 1, task_type: str = "label") -> Artifact:
     """A published `.kolm` whose bytes verify, with the receipts that the compile has."""
     with tenant_scope(row.tenant_id):
         receipts = list(Receipt.objects.filter(compile_id=row.id).order_by("seq"))
@@ -150,7 +150,7 @@ def make_artifact(row: Compile, *, version: int = 1) -> Artifact:
             "version": str(version),
             "compile": encode_id(Prefix.COMPILE, row.id),
             "tenant_digest": hashlib.sha256(row.tenant_id.bytes).hexdigest(),
-            "task_type": "label",
+            "task_type": task_type,
             "created_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "base": {"id": "tiny", "sha256": "0" * 64},
             "k_score_ppm": 912_345,

@@ -118,19 +118,22 @@ def lock_deployment(tenant_id: UUID, public_id: str) -> Deployment:
 
 def usable(tenant_id: UUID, public_id: str) -> tuple[Artifact, Answering]:
     """An artifact that can be deployed. Raises NotFound, Conflict for a revoked one, InvalidInput for one that no
-    server generates with."""
+    server loads."""
     row = Artifact.objects.of_tenant(tenant_id).filter(id=decode_id(Prefix.ARTIFACT, public_id)).first()
     if row is None:
         raise NotFound(f"There is no artifact {public_id[:60]!r}.")
     check_usable(row)
     what = answering(row.manifest)
-    if not what.is_generative:
-        raise InvalidInput(
-            "This artifact is a classifier on an encoder, which no generation server loads; ask it with "
-            f"POST /v1/artifacts/{public_id}/run.",
-            code="not_generative",
-        )
+    if what.student is None:
+        raise not_deployable(public_id)
     return row, what
+
+
+def not_deployable(public_id: str) -> InvalidInput:
+    return InvalidInput(
+        f"No server loads an artifact of this kind; ask it with POST /v1/artifacts/{public_id}/run.",
+        code="not_deployable",
+    )
 
 
 def _fitting(row: Deployment, public_id: str) -> Artifact:
@@ -141,7 +144,7 @@ def _fitting(row: Deployment, public_id: str) -> Artifact:
         base_sha256=row.base_sha256,
         task_type=row.task_type,
         n_prompt_bytes=0,
-        is_generative=True,
+        student=what.student,
     )
     why = mismatch(what, own)
     if why is not None:

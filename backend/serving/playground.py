@@ -17,6 +17,7 @@ from backend.artifacts.models import Artifact
 from backend.artifacts.revoking import check_usable
 from backend.compiles.models import Compile
 from backend.domain.errors import InvalidInput, Unavailable
+from backend.domain.evaluation.spans import MAX_SPANS
 from backend.domain.ids import Prefix, encode_id
 from backend.queue import TaskName, enqueue
 from backend.serving.models import AnswerState, PlaygroundAnswer
@@ -84,6 +85,11 @@ def _student(row: Artifact, text: str) -> dict[str, Any]:
     else:
         answer |= {"label": output["output"][:MAX_ANSWER], "n_tokens": output["n_tokens"]}
         answer |= {"is_cut": output["finish_reason"] != "stop"}
+        if "fields" in output:
+            answer |= {
+                "confidence_ppm": round(output["confidence"] * 1_000_000),
+                "fields": output["fields"][:MAX_SPANS],
+            }
     return answer | {
         "latency_us": output["latency_us"],
         "load_ms": result.load_ms,

@@ -55,6 +55,10 @@ class SpanModel:
     def device(self) -> str:
         return self.forward.device
 
+    def n_tokens(self, text: str) -> int:
+        """Count the tokens of an input, special ones included. Those that two windows read count once."""
+        return self.tokenizer.n_tokens(text)
+
     def about(self) -> dict[str, Any]:
         """Return what `kolm serve` says of the answers."""
         return {"answer": {"type": "json", "schema": self.schema}}

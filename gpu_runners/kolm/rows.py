@@ -198,9 +198,24 @@ class Artifact(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputField(Row):
+    """A field of a span student's answer: its path (/lines/0/sku), where its value stands in the input (Unicode code
+    points; None where it was not copied) and how sure it is."""
+
+    path: str
+    confidence_ppm: int
+    start: int | None = None
+    end: int | None = None
+
+    @property
+    def confidence(self) -> float:
+        return self.confidence_ppm / 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Output(Row):
     """The answer to one input: of a label task `label` and `confidence`, of a json or text task `output`,
-    `finish_reason` and `n_tokens`."""
+    `finish_reason` and `n_tokens`, of a span student `confidence` and `fields` too."""
 
     latency_us: int
     label: str | None = None
@@ -210,6 +225,7 @@ class Output(Row):
     n_tokens: int | None = None
     rule: int | None = None  # the number of the rule that answered in the model's place
     is_unsure: bool = False  # where the task abstains: the confidence is below its threshold
+    fields: Sequence[OutputField] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,11 +38,13 @@ from gpu_runners.serving.fair_scheduler import FairScheduler
 from gpu_runners.serving.feedback import FeedbackReporter
 from gpu_runners.serving.journal import Journal, JournalBusy
 from gpu_runners.serving.metrics import CONTENT_TYPE, metrics
-from gpu_runners.serving.multi_tenant import GrantedResponder, ServerContext
+from gpu_runners.serving.multi_tenant import GrantedResponder
 from gpu_runners.serving.openai.app import make_app
 from gpu_runners.serving.openai.connections import web_config
 from gpu_runners.serving.registration import Registration, UsageReporter, describe_server
 from gpu_runners.serving.server_config import ServerConfig, read_server_config
+from gpu_runners.serving.server_context import ServerContext
+from gpu_runners.serving.students import Students
 
 log = logging.getLogger("kolm.server")
 _LAST_WORDS_S = 5.0
@@ -83,7 +85,7 @@ async def serve(config: ServerConfig) -> None:
             url=config.url,
             bases=listed,
             max_running=config.max_running,
-            engine=context.engines.about() or {"name": "none yet", "wanted": str(config.engine)},
+            engine=context.about() or {"name": "none yet", "wanted": str(config.engine)},
         )
 
     registration = Registration(backend, context, describe)
@@ -113,6 +115,8 @@ async def serve(config: ServerConfig) -> None:
         async with asyncio.timeout(_LAST_WORDS_S):
             await feedback.report()
     await context.engines.close()
+    if context.students is not None:
+        context.students.close()
     context.journal.close()
     shutil.rmtree(config.unpacked, ignore_errors=True)
     await backend.close()
@@ -132,6 +136,7 @@ def make_context(config: ServerConfig, backend: Backend, bases: Bases) -> Server
     async def fetch(sha256: str, grant: str) -> bytes:
         return await backend.artifact(sha256, grant, max_bytes=config.artifact_bytes)
 
+    students = Students(base_dir=config.base_dir, is_served=lambda name: name in bases.names())
     store = AdapterStore(
         kolms=KolmFiles(config.state / "artifacts", max_bytes=config.disk_bytes),
         unpacked=config.unpacked,
@@ -139,6 +144,7 @@ def make_context(config: ServerConfig, backend: Backend, bases: Bases) -> Server
         fetch=fetch,
         open_base=bases.open,
         keyring=config.keyring,
+        students=students,
     )
     return ServerContext(
         key=grant_key(config.token),
@@ -150,6 +156,7 @@ def make_context(config: ServerConfig, backend: Backend, bases: Bases) -> Server
             max_tenant_waiting=max(1, config.max_waiting // 4),
         ),
         journal=Journal(config.state / "usage"),
+        students=students,
         dedicated=config.dedicated,
         has_drafts=config.speculation is Speculation.RECIPES,
     )

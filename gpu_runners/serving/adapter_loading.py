@@ -6,6 +6,7 @@ Nothing of the bytes is parsed before `kolm_verify.load_verified` has re-derived
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,12 @@ from backend.domain.serving.wire import Grant
 from gpu_runners.artifacts.pack_attachment import PACK_FILE, mounted_pack
 from gpu_runners.artifacts.rules_first import RulesFirst, labels_of
 from gpu_runners.errors import JobFailed
-from gpu_runners.models.causal_adapter import FORMAT, AdapterConfig, from_bytes
+from gpu_runners.models.causal_adapter import FORMAT, AdapterConfig, from_bytes, is_causal
 from gpu_runners.models.causal_base import CausalBase
 from gpu_runners.models.protocol import AdapterRef, Drafting
 from gpu_runners.serving.adapter_files import Unpacked, unpack
 from gpu_runners.serving.openai.responder import Refusal
+from gpu_runners.serving.students import Student, Students
 
 OpenBase = Callable[[str], CausalBase]  # raises JobFailed
 
@@ -40,12 +42,34 @@ class Adapter:
     drafting: Drafting | None = None
     rules: RulesFirst | None = None
 
+    @property
+    def key(self) -> str:
+        return self.ref.key
 
-def open_adapter(
-    data: bytes, grant: Grant, *, number: int, root: Path, keyring: Path | None, open_base: OpenBase
-) -> Adapter:
-    """The adapter of an artifact, under `root`. The keyring is read each time: a key may have been revoked since.
-    Raises Refusal."""
+    @property
+    def n_bytes(self) -> int:
+        return self.unpacked.n_bytes
+
+    def is_sound(self, *, to_the_byte: bool) -> bool:
+        """Say whether the folder is as it was written; `to_the_byte` reads it."""
+        return self.unpacked.is_as_written(to_the_byte=to_the_byte)
+
+    def forget(self) -> None:
+        shutil.rmtree(self.unpacked.folder, ignore_errors=True)
+
+
+def open_artifact(
+    data: bytes,
+    grant: Grant,
+    *,
+    number: int,
+    root: Path,
+    keyring: Path | None,
+    open_base: OpenBase,
+    students: Students | None,
+) -> Adapter | Student:
+    """The adapter of an artifact, under `root`, or its student on an encoder. The keyring is read each time: a key may
+    have been revoked since. Raises Refusal."""
     trusted, _ = read_keyring(str(keyring)) if keyring is not None else (None, None)
     try:
         kolm = load_verified(data, trusted)
@@ -54,6 +78,8 @@ def open_adapter(
         raise make_refusal(409, code, f"This server does not load the artifact: {error}.") from error
     check_tenant(grant, kolm.manifest["tenant_digest"])
     try:
+        if students is not None and not is_causal(kolm.members):
+            return students.open(kolm, key=grant.sha256)
         base, config, prompt = _fitting(kolm, open_base)
         adapter = from_bytes(kolm.members["adapter.safetensors"], config)
     except JobFailed as error:

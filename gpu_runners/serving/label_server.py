@@ -4,6 +4,7 @@ otherwise.
     POST /v1/run    {"input": "text" or ["text", ...]}  ->  {"outputs": [{"label", "confidence", "latency_us"}, ...]}
                                                                 (and "is_unsure" where the task abstains)
                                                                 of a json task {"output", "fields", "confidence", ...}
+    POST /v1/chat/completions, GET /v1/models    OpenAI's; docs/serving-openai.md
     GET  /v1/model  what is served, from the signed manifest
     GET  /healthz   {"status": "ok"}
 
@@ -17,12 +18,15 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from backend.domain.strict_json import BadJson, read_json
-from gpu_runners.artifacts.label_model import LabelModel
-from gpu_runners.artifacts.span_model import SpanModel
+from gpu_runners.artifacts.encoder_student import EncoderModel, StudentAnswer, model_answer
+
+if TYPE_CHECKING:
+    from gpu_runners.serving.openai.one_student import OneStudent
 
 MAX_BODY = 1_000_000
 MAX_INPUTS = 256
@@ -31,6 +35,8 @@ MAX_CONNECTIONS = 256
 PAUSE_S = 15.0  # between two pieces of a request, and before the first
 LEAST_BYTES_A_S = 10_000  # on the whole
 _LONG = 16_000  # bytes of a body that is read in turn
+
+T = TypeVar("T")
 
 
 class Rejected(Exception):
@@ -48,10 +54,19 @@ class ArtifactServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], *, model: LabelModel | SpanModel, manifest: dict[str, Any]) -> None:
+    def __init__(self, address: tuple[str, int], *, model: EncoderModel, manifest: dict[str, Any]) -> None:
         super().__init__(address, _Handler)
-        self.model, self.manifest, self.turn = model, manifest, threading.Lock()
+        self.model, self.manifest, self.turn, self.since = model, manifest, threading.Lock(), int(time.time())
         self.reading, self._free = threading.Lock(), threading.BoundedSemaphore(MAX_CONNECTIONS)
+
+    def openai(self) -> "OneStudent":
+        from gpu_runners.serving.openai.one_student import OneStudent  # starlette and llguidance, for whom they serve
+
+        return OneStudent(name=str(self.manifest["name"]), student=self.model, answer=self._answer, created=self.since)
+
+    def _answer(self, text: str) -> StudentAnswer:
+        with self.turn:
+            return model_answer(self.model, text)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Beyond MAX_CONNECTIONS whoever comes is hung up on: each has a thread."""
@@ -126,15 +141,19 @@ class _Handler(BaseHTTPRequestHandler):
             kept = ("name", "version", "compile", "task_type", "base", "k_score_ppm", "created_at")
             shown = {key: server.manifest[key] for key in kept if key in server.manifest}
             self._answer(200, shown | server.model.about())
+        elif self.path == "/v1/models":
+            self._answer(200, server.openai().models())
         else:
             self._refuse(Rejected(404, "not_found", "Use POST /v1/run, GET /v1/model or GET /healthz."))
 
     def do_POST(self) -> None:
+        if self.path in ("/v1/chat/completions", "/v1/completions"):
+            return self._answer_openai(cast(ArtifactServer, self.server).openai())
         server = cast(ArtifactServer, self.server)
         try:
             if self.path != "/v1/run":
-                raise Rejected(404, "not_found", "Use POST /v1/run.")
-            texts = self._texts()
+                raise Rejected(404, "not_found", "Use POST /v1/run or POST /v1/chat/completions.")
+            texts = self._in_turn(self._body(), _texts)
             with server.turn:
                 outputs = server.model.predict(texts)
         except Rejected as rejected:
@@ -142,12 +161,25 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(200, {"outputs": outputs})
 
-    def _texts(self) -> list[str]:
-        body = self._body()
+    def _answer_openai(self, student: "OneStudent") -> None:
+        """Errors have OpenAI's shape here."""
+        from gpu_runners.serving.openai.faults import Fault
+        from gpu_runners.serving.openai.one_student import refusal_reply
+
+        try:
+            body = self._body()
+        except Rejected as rejected:
+            self.close_connection = True
+            reply = refusal_reply(Fault(status=rejected.status, message=rejected.detail, code=rejected.code))
+        else:
+            reply = student.completions() if self.path == "/v1/completions" else self._in_turn(body, student.chat)
+        self._send(reply.status, reply.data, content_type=reply.content_type)
+
+    def _in_turn(self, body: bytes, work: Callable[[bytes], T]) -> T:
         if len(body) <= _LONG:
-            return _texts(body)
+            return work(body)
         with cast(ArtifactServer, self.server).reading:
-            return _texts(body)
+            return work(body)
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "")
@@ -170,7 +202,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(rejected.status, problem, content_type="application/problem+json")
 
     def _answer(self, status: int, value: dict[str, Any], *, content_type: str = "application/json") -> None:
-        data = json.dumps(value, ensure_ascii=False).encode()
+        self._send(status, json.dumps(value, ensure_ascii=False).encode(), content_type=content_type)
+
+    def _send(self, status: int, data: bytes, *, content_type: str) -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(data)))

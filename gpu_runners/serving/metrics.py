@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gpu_runners.serving.multi_tenant import ServerContext
 from gpu_runners.serving.registration import Registration, UsageReporter
+from gpu_runners.serving.server_context import ServerContext
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _GAUGES = frozenset({"running", "waiting"})
@@ -47,7 +47,9 @@ def _of_engines(context: ServerContext) -> Iterator[str]:
         rows = [({"base": base}, engine.counters().get(name, 0)) for base, engine in engines.items()]
         is_gauge = name in _GAUGES
         yield from _metric(f"engine_{name}{'' if is_gauge else '_total'}", "gauge" if is_gauge else "counter", rows)
-    about = [({"base": base} | _labels(engine.about), 1) for base, engine in engines.items()]
+    abouts = {base: engine.about for base, engine in engines.items()}
+    abouts |= context.students.about() if context.students is not None else {}
+    about = [({"base": base} | _labels(one), 1) for base, one in abouts.items()]
     yield from _metric("engine_info", "gauge", about)
 
 

@@ -5,52 +5,20 @@ that one request: its engine runs that artifact's adapter, under that tenant's c
 """
 
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from backend.domain.serving.wire import BadGrant, Grant, read_grant
 from gpu_runners.artifacts.pack_attachment import drafted_where_taken
 from gpu_runners.artifacts.rules_first import RuleAnswer
-from gpu_runners.models.protocol import Counts, Delta, Drafting, Engine, GenerationRequest, Overloaded
+from gpu_runners.models.protocol import Delta, Drafting, Engine, GenerationRequest, Overloaded
 from gpu_runners.serving.adapter_loading import Adapter
-from gpu_runners.serving.adapter_store import AdapterStore
-from gpu_runners.serving.engine_pool import EnginePool
-from gpu_runners.serving.fair_scheduler import FairScheduler
-from gpu_runners.serving.feedback import FeedbackBook
-from gpu_runners.serving.journal import CannotJournal, Journal
-from gpu_runners.serving.openai.responder import Refusal, Served
-
-CANCELED, FAILED, RULE = "canceled", "failed", "rule"
-
-
-@dataclass(slots=True, kw_only=True)
-class ServerContext:
-    """The state that all requests of a server share. `dedicated` is the sha256 of the one artifact that is merged into
-    the base here, "" for a server of many. `has_drafts`: packs and their other sources draft here. `refusals` counts by
-    code."""
-
-    key: bytes
-    store: AdapterStore
-    engines: EnginePool
-    scheduler: FairScheduler
-    journal: Journal
-    dedicated: str = ""
-    has_drafts: bool = True
-    is_draining: bool = False
-    n_asked: int = 0
-    refusals: Counter[str] = field(default_factory=Counter)
-    totals: Counter[str] = field(default_factory=Counter)
-    feedback: FeedbackBook = field(default_factory=FeedbackBook)
-
-    def check_open(self) -> None:
-        """Raises Refusal where no new work may begin."""
-        if self.is_draining:
-            raise Refusal(503, "draining", "This server is going away; ask another one.", retry_after_s=1.0)
-        if self.journal.is_full:
-            raise Refusal(503, "cannot_meter", "This server cannot note what is used.", retry_after_s=10.0)
+from gpu_runners.serving.openai.responder import Refusal, Served, ServedStudent
+from gpu_runners.serving.server_context import FAILED, Meter, ServerContext
+from gpu_runners.serving.student_calls import StudentCall
+from gpu_runners.serving.students import Student
 
 
 class GrantedResponder:
@@ -64,7 +32,7 @@ class GrantedResponder:
         with self._count_refusals():
             return self._open_grant(headers)[0].tenant
 
-    async def resolve(self, model: str, headers: Mapping[str, str]) -> Served:
+    async def resolve(self, model: str, headers: Mapping[str, str]) -> Served | ServedStudent:
         with self._count_refusals():
             return await self._resolve(model, headers)
 
@@ -73,11 +41,14 @@ class GrantedResponder:
         grant, _ = self._grant(headers)
         return [{"id": grant.deployment or grant.artifact, "object": "model", "created": 0, "owned_by": "kolm"}]
 
-    async def _resolve(self, model: str, headers: Mapping[str, str]) -> Served:
+    async def _resolve(self, model: str, headers: Mapping[str, str]) -> Served | ServedStudent:
         grant, token = self._open_grant(headers)
         if model.startswith("art_") and model != grant.artifact:
             raise Refusal(403, "artifact_refused", "The grant is for another artifact than was named.")
         async with self._context.store.using(grant, token) as adapter:
+            if isinstance(adapter, Student):
+                call = StudentCall(self._context, grant=grant, token=token, student=adapter)
+                return ServedStudent(student=adapter.model, answer=call.answer, model=model)
             engine = CallEngine(self._context, grant=grant, token=token, adapter=adapter)
             return Served(
                 engine=engine,
@@ -161,7 +132,7 @@ class CallEngine:
         """A rule's answer is a request without tokens. Raises Refusal where it may not go out."""
         if self._context.store.is_revoked(self._grant.sha256):
             raise Refusal(410, "artifact_revoked", "The artifact has been revoked.")
-        _Meter(self._context, self._grant, self._token).rule(answer.latency_us)
+        Meter(self._context, self._grant, self._token).rule(answer.latency_us)
 
     def _drafting(self, adapter: Adapter) -> Drafting | None:
         """The drafting of the granted artifact alone; what is learned about its pack is its tenant's."""
@@ -178,13 +149,19 @@ class CallEngine:
         context.check_open()
         async with (
             context.scheduler.turn(grant.tenant, limit=max(1, grant.max_concurrent)),
-            context.store.using(grant, self._token) as adapter,
+            self._using() as adapter,
             context.engines.using(adapter) as engine,
         ):
             yield engine, adapter
 
+    @asynccontextmanager
+    async def _using(self) -> AsyncIterator[Adapter]:
+        async with self._context.store.using(self._grant, self._token) as adapter:
+            assert isinstance(adapter, Adapter)  # the grant names one artifact, and this call was made for an adapter
+            yield adapter
+
     async def _meter_deltas(self, engine: Engine, request: GenerationRequest) -> AsyncGenerator[Delta, None]:
-        meter = _Meter(self._context, self._grant, self._token)
+        meter = Meter(self._context, self._grant, self._token)
         try:
             async with aclosing(drafted_where_taken(engine, request)) as deltas:
                 async for delta in deltas:
@@ -199,55 +176,3 @@ class CallEngine:
             raise
         finally:
             meter.end()
-
-
-class _Meter:
-    """One generation in the journal. Until it says otherwise it was cancelled: whoever stops listening says nothing."""
-
-    def __init__(self, context: ServerContext, grant: Grant, token: str) -> None:
-        self._context, self._grant = context, grant
-        self._began, self._first_us, self._counts = time.perf_counter(), 0, Counts()
-        self.reason = CANCELED
-        try:
-            self._number = context.journal.begin(token, model=grant.sha256, expires_at=grant.expires_at)
-        except CannotJournal as error:
-            raise _cannot_meter() from error
-
-    def note(self, counts: Counts) -> None:
-        if not self._first_us:
-            self._first_us = self._elapsed_us()
-        before, self._counts = self._counts, counts
-        try:
-            self._context.journal.note(self._number, counts)
-        except CannotJournal as error:
-            raise _cannot_meter() from error
-        new = counts.prompt_tokens - before.prompt_tokens + counts.completion_tokens - before.completion_tokens
-        self._context.scheduler.charge(self._grant.tenant, new)
-
-    def rule(self, latency_us: int) -> None:
-        """The whole of a generation that no engine made."""
-        self.reason, self._first_us = RULE, latency_us
-        self.end(total_us=latency_us)
-
-    def end(self, *, total_us: int = 0) -> None:
-        counts, totals = self._counts, self._context.totals
-        self._context.journal.end(
-            self._number,
-            reason=self.reason,
-            first_token_us=self._first_us,
-            total_us=total_us or self._elapsed_us(),
-        )
-        totals["requests"] += 1
-        totals[f"finished_{self.reason}"] += 1
-        totals["prompt_tokens"] += counts.prompt_tokens
-        totals["cached_tokens"] += counts.cached_tokens
-        totals["completion_tokens"] += counts.completion_tokens
-        totals["drafted_tokens"] += counts.drafted_tokens
-        totals["accepted_tokens"] += counts.accepted_tokens
-
-    def _elapsed_us(self) -> int:
-        return round((time.perf_counter() - self._began) * 1e6)
-
-
-def _cannot_meter() -> Refusal:
-    return Refusal(503, "cannot_meter", "This server cannot note what is used.", retry_after_s=10.0)

@@ -11,12 +11,13 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from backend.domain.serving.wire import ServerOrders, ServerRegistration, UsageBatch
 from gpu_runners.http import Refused, Unreachable, backoff_s
 from gpu_runners.serving.backend_client import Backend
 from gpu_runners.serving.journal import CannotJournal, Journal
-from gpu_runners.serving.multi_tenant import ServerContext
+from gpu_runners.serving.server_context import ServerContext
 
 log = logging.getLogger("kolm.server")
 ROWS = 200
@@ -156,7 +157,7 @@ def describe_server(
     *,
     name: str,
     url: str,
-    bases: list[dict[str, str]],
+    bases: list[dict[str, Any]],
     max_running: int,
     engine: dict[str, object],
 ) -> ServerRegistration:

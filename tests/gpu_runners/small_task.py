@@ -3,9 +3,10 @@
 import dataclasses
 import json
 from typing import Any
+from uuid import UUID
 
 from backend.domain.artifact.building import build_kolm
-from backend.domain.canonical import canonical_json
+from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult
 from tests.backend.domain.artifact.tiny_kolm import KEY, fields, members
 
@@ -55,9 +56,9 @@ class Trained:
     result: DistillResult
 
 
-def kolm_of(trained: Trained, **beside: bytes) -> bytes:
+def kolm_of(trained: Trained, *, tenant: str | None = None, **beside: bytes) -> bytes:
     """A signed artifact around the trained adapter, with the members that packaging gives it; `beside` are documents by
-    their name without the ending."""
+    their name without the ending. `tenant`: its UUID as hex."""
     content = members() | {
         "adapter.safetensors": trained.blob,
         "adapter_config.json": canonical_json(trained.result.adapter_config),
@@ -66,4 +67,7 @@ def kolm_of(trained: Trained, **beside: bytes) -> bytes:
     }
     content |= {f"{name}.json": data for name, data in beside.items()}
     base = {"id": trained.job.base_model, "sha256": trained.result.base_model_sha256}
-    return build_kolm(content, manifest_fields=fields(base=base), key=KEY)
+    signed = fields(base=base)
+    if tenant is not None:
+        signed["tenant_digest"] = sha256_hex(b"kolm/tenant/" + UUID(hex=tenant).bytes)
+    return build_kolm(content, manifest_fields=signed, key=KEY)

@@ -13,10 +13,10 @@ from backend.compiles.models import Compile
 from backend.console.access import ConsoleRequest, page
 from backend.console.compiles.figures import confusion_chart
 from backend.console.compiles.rows import find_compile
+from backend.console.marked_text import Piece, pieces
 from backend.domain.errors import Conflict
 from backend.domain.evaluation.differences import Difference, value_text
 from backend.domain.evaluation.heldout_answers import HeldoutAnswer
-from backend.domain.evaluation.spans import Segment, Span, segments
 from backend.domain.evaluation.wrong_answers import AnswerFilter, ValueConfusion
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Permission
@@ -31,15 +31,6 @@ MAX_DIFFERENCES = 8  # of one row
 MAX_VALUES = 6  # of one side of one difference
 SHOWN = {"true": True, "false": False, "any": None}  # `wrong` in the address, as in the API's; the first is the default
 FILTERS = {"label": ("label", "gold", "predicted"), "json": ("field", "gold", "predicted", "check"), "text": ("check",)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A stretch of an input; `kind` is "" where nothing is marked."""
-
-    text: str
-    kind: str
-    title: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,24 +120,13 @@ def _confusion(one: ValueConfusion) -> dict[str, Any]:
 def _line(answer: HeldoutAnswer) -> AnswerLine:
     return AnswerLine(
         answer=answer,
-        pieces=[_piece(part) for part in segments(answer.input[:MAX_INPUT_CHARS], answer.spans)],
+        pieces=pieces(answer.input[:MAX_INPUT_CHARS], answer.spans),
         is_cut=len(answer.input) > MAX_INPUT_CHARS,
         differences=[_difference(one) for one in answer.differences[:MAX_DIFFERENCES]],
         n_more=max(0, len(answer.differences) - MAX_DIFFERENCES),
         gold=_clip(answer.gold, MAX_ANSWER_CHARS),
         predicted=_clip(answer.predicted, MAX_ANSWER_CHARS),
     )
-
-
-def _piece(part: Segment) -> Piece:
-    kind = part.spans[-1].source.value if part.spans else ""  # what differs says more than where it was read
-    return Piece(text=part.text, kind=kind, title=", ".join(map(_title, part.spans[:4])))
-
-
-def _title(span: Span) -> str:
-    words = {"model": "read by the model", "gold": "gold", "predicted": "answered"}[span.source.value]
-    sure = "" if span.confidence_ppm is None else f", {span.confidence_ppm / 1e6:.3f}"
-    return f"{span.path[:200]} ({words}{sure})"
 
 
 def _difference(one: Difference) -> DifferenceLine:

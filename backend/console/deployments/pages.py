@@ -175,7 +175,7 @@ def _deployable(tenant_id: UUID) -> list[tuple[str, str, str]]:
     return [
         (encode_id(Prefix.ARTIFACT, row.id), f"{row.name} v{row.version}", what.base_sha256)
         for row, what in deployable
-        if what.is_generative
+        if what.student is not None
     ]
 
 

@@ -10,9 +10,11 @@ from django.views.decorators.http import require_GET, require_POST
 
 from backend.artifacts.models import Artifact
 from backend.console.access import ConsoleRequest, page
+from backend.console.marked_text import is_unsure, pieces
 from backend.console.rows_and_forms import own_row
 from backend.domain.answers.json_values import BadAnswer, is_exact, parse_answer
 from backend.domain.errors import InvalidInput
+from backend.domain.evaluation.spans import Span, model_spans
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Permission
 from backend.serving.models import AnswerState, PlaygroundAnswer
@@ -21,6 +23,7 @@ from backend.tenants.isolation import tenant_scope
 
 SHOWN_ARTIFACTS = 100
 SHOWN_TRIES = 10
+SHOWN_FIELDS = 60  # of one answer, the least sure first
 NO_ANSWER_MESSAGE = "No worker answered in time: all are busy, or none is running here. Try again."
 
 
@@ -75,9 +78,34 @@ def _answer_context(row: PlaygroundAnswer) -> dict[str, Any]:
         "n_votes": sum(vote["n"] for vote in row.votes),
         "n_for_label": sum(vote["n"] for vote in row.votes if label and vote["label"] == label),
         "students": [
-            student | {"agrees": label is not None and _is_same(student.get("label"), label)}
+            student
+            | _spans(student, row.text)
+            | {"agrees": label is not None and _is_same(student.get("label"), label)}
             for student in row.students
         ],
+    }
+
+
+def _spans(student: dict[str, Any], text: str) -> dict[str, Any]:
+    """A span student's fields, and its input with their places marked; nothing of another student."""
+    if "fields" not in student:
+        return {}
+    spans = sorted(model_spans(student["fields"], text), key=lambda span: span.confidence_ppm or 0)
+    shown = spans[:SHOWN_FIELDS]
+    return {
+        "pieces": pieces(text, shown),
+        "fields": [_field(span, text) for span in shown],
+        "n_more": len(spans) - len(shown),
+        "n_unsure": sum(map(is_unsure, spans)),
+    }
+
+
+def _field(span: Span, text: str) -> dict[str, Any]:
+    return {
+        "path": span.path,
+        "text": None if span.start is None else text[span.start : span.end],
+        "confidence_ppm": span.confidence_ppm,
+        "is_unsure": is_unsure(span),
     }
 
 

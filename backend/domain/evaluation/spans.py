@@ -10,6 +10,7 @@ from typing import Any
 from backend.domain.evaluation.differences import Difference
 
 MAX_SPANS = 200  # of one row
+SURE_PPM = 800_000  # a field below it is shown as unsure: calibrated, one in five or more of such fields is wrong
 
 
 class SpanSource(StrEnum):

@@ -6,7 +6,7 @@ serves the adapters of any tenant over one base.
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -31,16 +31,25 @@ class DeploymentState(StrEnum):
 DRAIN_S = 900.0  # as long as a request may run (serving_wire.GRANT_S)
 
 
+class StudentKind(StrEnum):
+    """The student of an artifact, as servers know them: an adapter of a causal base, or merged weights of an encoder
+    that choose a label or tag spans. Only the first writes tokens."""
+
+    CAUSAL = "causal"
+    LABEL = "label"
+    SPANS = "spans"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering:
     """The part of an artifact that matters to serving it: two that differ in `base_sha256` or `task_type` cannot stand
-    in for one another."""
+    in for one another. `student` is None of what no server knows."""
 
     base_id: str
     base_sha256: str
     task_type: str
     n_prompt_bytes: int  # of prompt.json: what the task itself adds to every prompt
-    is_generative: bool
+    student: StudentKind | None
 
 
 def answering(manifest: Mapping[str, Any]) -> Answering:
@@ -53,14 +62,22 @@ def answering(manifest: Mapping[str, Any]) -> Answering:
         base_sha256=str(base.get("sha256", "")),
         task_type=task_type,
         n_prompt_bytes=sizes.get("prompt.json", 0),
-        is_generative="prompt.json" in sizes or task_type in ("json", "text"),
+        student=_student(sizes, task_type),
     )
+
+
+def _student(members: Container[str], task_type: str) -> StudentKind | None:
+    if "prompt.json" in members:
+        return StudentKind.CAUSAL
+    if "extraction.json" in members:
+        return StudentKind.SPANS
+    return {"label": StudentKind.LABEL, "json": StudentKind.CAUSAL, "text": StudentKind.CAUSAL}.get(task_type)
 
 
 def mismatch(canary: Answering, primary: Answering) -> str | None:
     """Return why one cannot answer in the place of the other, as a sentence; None when it can.
 
-    >>> label = Answering(base_id="b", base_sha256="1", task_type="label", n_prompt_bytes=0, is_generative=True)
+    >>> label = Answering(base_id="b", base_sha256="1", task_type="label", n_prompt_bytes=0, student=None)
     >>> mismatch(label, label) is None
     True
     """
@@ -111,7 +128,9 @@ def in_order(adapter_sha256: str, servers: Iterable[ServerLoad]) -> list[ServerL
     return with_room + full
 
 
-def worst_tokens(body: Mapping[str, Any], *, n_body_bytes: int, n_prompt_bytes: int) -> tuple[int, int]:
+def worst_tokens(
+    body: Mapping[str, Any], *, n_body_bytes: int, n_prompt_bytes: int, writes_tokens: bool = True
+) -> tuple[int, int]:
     """Return at most how many (prompt, completion) tokens a request uses: each of its answers reads its prompt for
     itself. A byte-level tokenizer makes no more tokens than there are bytes. `body` has whole numbers where OpenAI's
     has them."""
@@ -119,7 +138,7 @@ def worst_tokens(body: Mapping[str, Any], *, n_body_bytes: int, n_prompt_bytes: 
     n_messages = len(messages) if isinstance(messages, Sequence) else 1
     n_answer = _count(body.get("max_completion_tokens")) or _count(body.get("max_tokens")) or DEFAULT_MAX_TOKENS
     n_prompt = n_body_bytes + n_prompt_bytes + TEMPLATE_TOKENS * (n_messages + 1)
-    return n_prompt * _n_choices(body), n_answer * n_answers(body)
+    return n_prompt * _n_choices(body), n_answer * n_answers(body) if writes_tokens else 0
 
 
 def n_answers(body: Mapping[str, Any]) -> int:

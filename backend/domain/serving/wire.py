@@ -95,13 +95,14 @@ def _unb64(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRegistration(Wire):
-    """A server says that it is there, every third of the lease. `bases` are `{"id", "sha256"}`; `engine` is what runs
-    (name, version, draft source, KV dtype, adapter slots ...), texts and whole numbers. `n_running`, `n_waiting` and
-    `adapters` (sha256, warmest first) are as of now. `draining`: no new requests, please."""
+    """A server says that it is there, every third of the lease. `bases` are `{"id", "sha256"}` of causal ones, of
+    encoders with `"students"`: which kinds of artifact on them it loads (`deployments.StudentKind`). `engine` is what
+    runs (name, version, draft source, KV dtype, adapter slots ...), texts and whole numbers. `n_running`, `n_waiting`
+    and `adapters` (sha256, warmest first) are as of now. `draining`: no new requests, please."""
 
     name: str
     url: str
-    bases: list[dict[str, str]]
+    bases: list[dict[str, Any]]
     engine: dict[str, Any]
     max_running: int
     n_running: int

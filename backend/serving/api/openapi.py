@@ -43,7 +43,7 @@ def describe_gateway(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     paths["/v1/chat/completions"] = {"post": _asking("chat_completions", chat, ["model", "messages"])}
     prompt = {"prompt": {"type": "string"}}
     paths["/v1/completions"] = {"post": _asking("completions", prompt, ["model", "prompt"])}
-    listed = "What may be named as `model`: the tenant's deployments, then its artifacts that generate."
+    listed = "What may be named as `model`: the tenant's deployments, then its artifacts."
     paths["/v1/models"] = {"get": _reading("models_list", listed, _MODELS)}
     model = {"in": "path", "name": "model", "schema": {"type": "string"}, "required": True}
     one = _reading("models_get", "One of them.", {"$ref": "#/components/schemas/Model"}, model)

@@ -40,12 +40,23 @@ class RunRequest(StrictSerializer):
     )
 
 
+class RunField(s.Serializer[object]):
+    path = s.CharField(help_text="The field's place in `output`, such as /lines/0/sku.")
+    start = s.IntegerField(
+        allow_null=True,
+        help_text="Where the value stands in the input, in Unicode code points; null where it was not copied from it.",
+    )
+    end = s.IntegerField(allow_null=True, help_text="One past the last code point.")
+    confidence_ppm = s.IntegerField(help_text="Calibrated: of fields with 900,000, about nine in ten are right.")
+
+
 class RunOutput(s.Serializer[object]):
     label = s.CharField(required=False, help_text="Of a label task.")
     confidence = s.FloatField(
         required=False,
-        help_text="Of a label task. An encoder's is calibrated on validation pairs: of answers given with 0.9, about "
-        "nine in ten are right. A causal model's is the probability of the label among the labels.",
+        help_text="Of a label task, and of a json task's span student, there for the whole answer. An encoder's is "
+        "calibrated on validation pairs: of answers given with 0.9, about nine in ten are right. A causal model's is "
+        "the probability of the label among the labels.",
     )
     is_unsure = s.BooleanField(
         required=False,
@@ -55,7 +66,14 @@ class RunOutput(s.Serializer[object]):
     finish_reason = s.ChoiceField(
         ["stop", "length"], required=False, help_text="`length`: the answer was cut at its longest."
     )
-    n_tokens = s.IntegerField(required=False, help_text="Of a json or text answer.")
+    n_tokens = s.IntegerField(
+        required=False, help_text="Tokens written of a json or text answer; 0 of a span student, which writes none."
+    )
+    fields = s.ListField(  # type: ignore[assignment]  # the answer's member, not the serializer's own
+        child=RunField(),
+        required=False,
+        help_text="Of a json task's span student: each field of `output`, where it was read and how sure that is.",
+    )
     latency_us = s.IntegerField()
     rule = s.IntegerField(
         required=False,

@@ -16,11 +16,12 @@ from rest_framework.exceptions import AuthenticationFailed
 
 from backend.artifacts.models import Artifact
 from backend.artifacts.revoking import check_usable
-from backend.domain.errors import Conflict, InvalidInput, NotFound
+from backend.domain.errors import Conflict, NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.money.pricing import price_book
 from backend.domain.serving.deployments import (
     Answering,
+    StudentKind,
     answering,
     n_answers,
     takes_canary,
@@ -28,6 +29,7 @@ from backend.domain.serving.deployments import (
     worst_tokens,
 )
 from backend.rest.rate_limits import count_request
+from backend.serving.deployments import not_deployable
 from backend.serving.models import Deployment
 from backend.tenants.api_keys.authentication import Caller, authenticate
 from backend.tenants.api_keys.key_format import hash_of
@@ -128,7 +130,10 @@ def admit(caller: Caller, body: dict[str, Any], *, sticky: str, n_body_bytes: in
     with tenant_scope(caller.tenant_id):
         target = route(caller, body["model"], sticky)
         n_prompt, n_completion = worst_tokens(
-            body, n_body_bytes=n_body_bytes, n_prompt_bytes=target.what.n_prompt_bytes
+            body,
+            n_body_bytes=n_body_bytes,
+            n_prompt_bytes=target.what.n_prompt_bytes,
+            writes_tokens=target.what.student is StudentKind.CAUSAL,
         )
         worst = worst_microusd(price_book(), n_prompt, n_completion)
         allowance_id = allowances.authorize(caller.tenant_id, caller.api_key_id, worst)
@@ -146,12 +151,12 @@ def void(admitted: Admitted) -> None:
 
 
 def models_of(caller: Caller) -> list[dict[str, Any]]:
-    """Return what the tenant may name as `model`: its deployments and its artifacts that generate."""
+    """Return what the tenant may name as `model`: its deployments and its artifacts."""
     with tenant_scope(caller.tenant_id):
         _check_key(caller)
         names = list(Deployment.objects.of_tenant(caller.tenant_id).order_by("name"))
         usable = Artifact.objects.of_tenant(caller.tenant_id).filter(revoked_at=None).order_by("-created_at")[:1000]
-        artifacts = [row for row in usable if answering(row.manifest).is_generative]
+        artifacts = [row for row in usable if answering(row.manifest).student is not None]
     return [
         *(_model(row.name, row.created_at) for row in names),
         *(_model(encode_id(Prefix.ARTIFACT, row.id), row.created_at) for row in artifacts),
@@ -205,11 +210,8 @@ def _artifact(tenant_id: UUID, artifact_id: UUID) -> Artifact:
         if len(_artifacts) >= MOST_KEPT:
             _artifacts.clear()
         _artifacts[artifact_id] = answering(row.manifest)
-    if not _artifacts[artifact_id].is_generative:
-        raise InvalidInput(
-            "This artifact is a classifier on an encoder; ask it with POST /v1/artifacts/{id}/run.",
-            code="not_generative",
-        )
+    if _artifacts[artifact_id].student is None:
+        raise not_deployable(encode_id(Prefix.ARTIFACT, artifact_id))
     return row
 
 

@@ -23,7 +23,7 @@ from rest_framework.exceptions import APIException
 
 from backend.domain.errors import InvalidInput, KolmError, NotFound, Unavailable
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.serving.deployments import MAX_CHOICES
+from backend.domain.serving.deployments import MAX_CHOICES, StudentKind
 from backend.domain.serving.wire import GRANT_S, Grant, grant_key, sign_grant
 from backend.rest.async_queries import let_go_of_thread, query
 from backend.rest.bodies.json_bodies import json_of
@@ -136,11 +136,13 @@ async def _ask(
 ) -> tuple[Answer, ServerEndpoint]:
     """The first server that begins to answer. Raises Unavailable."""
     routed = admitted.routed
-    places = await query(servers.candidates)(routed.what.base_sha256, routed.sha256)
+    what = routed.what
+    student = what.student or StudentKind.CAUSAL
+    places = await query(servers.candidates)(what.base_sha256, routed.sha256, student)
     if not places:
         raise Unavailable(
-            f"No server for the base {routed.what.base_id} is running here. Whoever runs this installation starts one "
-            "with `python -m gpu_runners.serving`; docs/serving.md says how.",
+            f"No server for {student} students on the base {what.base_id} is running here. Whoever runs this "
+            "installation starts one with `python -m gpu_runners.serving`; docs/serving.md says how.",
             code="no_server",
         )
     data = json.dumps(body | {"model": encode_id(Prefix.ARTIFACT, routed.artifact_id)}, ensure_ascii=False).encode()

@@ -1,4 +1,4 @@
-"""The servers that generate: what they say of themselves, and which of them a request goes to.
+"""The servers of deployments: what they say of themselves, and which of them a request goes to.
 
 The registry is a table. Each web process reads it at most once a second and keeps two things of its own beside it: how
 many requests it has under way at each server, and which did not answer a moment ago.
@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from backend.artifacts.models import RevokedDigest
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.serving.deployments import ServerLoad, in_order
+from backend.domain.serving.deployments import ServerLoad, StudentKind, in_order
 from backend.domain.serving.wire import ServerOrders, ServerRegistration
 from backend.rest.new_ids import new_uuid7
 from backend.serving.models import Server
@@ -29,12 +29,12 @@ MAX_ADAPTERS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerEndpoint:
-    """A live server as this process sees it."""
+    """A live server as this process sees it. `bases` are (sha256, kind of student) of what it answers with."""
 
     id: UUID
     name: str
     url: str
-    bases: frozenset[str]
+    bases: frozenset[tuple[str, str]]
     load: ServerLoad
 
 
@@ -86,13 +86,18 @@ def parse_registration(body: dict[str, Any]) -> ServerRegistration:
         raise ValueError(f"adapters are at most {MAX_ADAPTERS} digests")
     if not all(isinstance(digest, str) and len(digest) == 64 for digest in registration.adapters):
         raise ValueError("adapters are digests")
-    if not isinstance(registration.bases, list) or not all(
-        set(base) == {"id", "sha256"} for base in registration.bases
-    ):
-        raise ValueError("bases are {id, sha256}")
+    if not isinstance(registration.bases, list) or not all(map(_is_base, registration.bases)):
+        raise ValueError("bases are {id, sha256} and may have students, a list of kinds")
     if not isinstance(registration.engine, dict) or len(str(registration.engine)) > 10_000:
         raise ValueError("engine is an object of at most 10,000 characters")
     return registration
+
+
+def _is_base(base: Any) -> bool:
+    if not isinstance(base, dict) or not {"id", "sha256"} <= set(base) <= {"id", "sha256", "students"}:
+        return False
+    kinds = base.get("students", [])
+    return isinstance(kinds, list) and len(kinds) <= 20 and all(isinstance(kind, str) for kind in kinds)
 
 
 def live_servers(*, anew: bool = False) -> list[ServerEndpoint]:
@@ -105,10 +110,11 @@ def live_servers(*, anew: bool = False) -> list[ServerEndpoint]:
     return _endpoints
 
 
-def candidates(base_sha256: str, adapter_sha256: str) -> list[ServerEndpoint]:
-    """Servers of a base in the order in which to ask them; those that failed a moment ago come last."""
+def candidates(base_sha256: str, adapter_sha256: str, student: str = StudentKind.CAUSAL) -> list[ServerEndpoint]:
+    """Servers of a base that know this kind of student, in the order in which to ask them; those that failed a moment
+    ago come last."""
     now = time.monotonic()
-    of_base = {place.load.key: place for place in live_servers() if base_sha256 in place.bases}
+    of_base = {place.load.key: place for place in live_servers() if (base_sha256, student) in place.bases}
     loads = [
         ServerLoad(
             key=key,
@@ -153,5 +159,7 @@ def describe(server_id: UUID) -> dict[str, Any] | None:
 
 def _endpoint(row: Server) -> ServerEndpoint:
     load = ServerLoad(key=str(row.id), n_running=row.n_running, n_waiting=row.n_waiting, max_running=row.max_running)
-    bases = frozenset(str(base["sha256"]) for base in row.bases)
+    # a server of a release before deployments of encoders names no students and knows causal ones
+    known = [(str(base["sha256"]), base.get("students", [StudentKind.CAUSAL])) for base in row.bases]
+    bases = frozenset((sha256, str(kind)) for sha256, kinds in known for kind in kinds)
     return ServerEndpoint(id=row.id, name=row.name, url=row.url.rstrip("/"), bases=bases, load=load)

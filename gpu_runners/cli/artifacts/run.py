@@ -8,11 +8,14 @@ from typing import Any
 
 from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.errors import OurError
+from backend.domain.evaluation.spans import SURE_PPM
 from gpu_runners.cli.artifacts.loading import Refused, model_of, read_inputs, read_intact, read_trusted, rules_of
 from gpu_runners.cli.artifacts.recipes import pack_line, rules_line
 from gpu_runners.cli.options import AddOptions
 from gpu_runners.cli.terminal import fail
 from gpu_runners.terminal_text import as_line
+
+SHOWN_FIELDS = 5  # of those that a span student is not sure of
 
 
 def _inspect_options(inspect: argparse.ArgumentParser) -> None:
@@ -194,7 +197,15 @@ def _line(output: Mapping[str, Any]) -> str:
         return f"{label}  {output['confidence']:.3f}{doubt}  {ms:.1f} ms{rule}"
     sure = f"  {output['confidence']:.3f}" if "confidence" in output else ""
     cut = "" if output["finish_reason"] == "stop" else "  (cut off)"
-    return f"{output['output']}{cut}{sure}{rule}"
+    return f"{output['output']}{cut}{sure}{rule}{_unsure(output.get('fields', ()))}"
+
+
+def _unsure(fields: Sequence[Mapping[str, Any]]) -> str:
+    """The fields of a span student's answer that it is not sure of, the least sure first; "" for none."""
+    doubted = sorted((one for one in fields if one["confidence_ppm"] < SURE_PPM), key=lambda one: one["confidence_ppm"])
+    named = [f"{as_line(one['path'])} {one['confidence_ppm'] / 1e6:.3f}" for one in doubted[:SHOWN_FIELDS]]
+    more = f" and {len(doubted) - SHOWN_FIELDS} more" if len(doubted) > SHOWN_FIELDS else ""
+    return f"  unsure of {', '.join(named)}{more}" if named else ""
 
 
 def serve(
@@ -225,7 +236,8 @@ def serve(
     except OSError as error:
         return fail(f"{host}:{port} cannot be used ({error.strerror}); choose another --port.")
     with server:
-        print(f"serving {kolm.manifest['name']} on http://{host}:{server.server_address[1]}/v1/run", flush=True)
+        url = f"http://{host}:{server.server_address[1]}/v1"
+        print(f"serving {kolm.manifest['name']} on {url}/run, for OpenAI's clients on {url}", flush=True)
         server.serve_forever()
     return 0
 

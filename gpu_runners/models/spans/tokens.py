@@ -78,6 +78,11 @@ class SpanTokenizer:
         encodings = self._tokenizer.encode_batch(clean, add_special_tokens=False)
         return [self._windows(text, one) for text, one in zip(clean, encodings, strict=True)]
 
+    def n_tokens(self, text: str) -> int:
+        """Count the tokens of a text with the special ones and the prefix, however many windows it has."""
+        (read,) = self.read([text])
+        return len(read.offsets) + len(self._before) + len(self._after)
+
     def _specials(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The special tokens before and after a text."""
         probe = self._tokenizer.encode("a")

@@ -6,9 +6,8 @@ its requests, also while they wait. Nothing of a request is logged.
 
 import asyncio
 import contextlib
-import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -24,9 +23,10 @@ from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, chat_cal
 from gpu_runners.serving.openai.body_threads import SHORT, cost_of_schema, in_turn
 from gpu_runners.serving.openai.calls import chat_requests, completion_requests, merge_deltas
 from gpu_runners.serving.openai.faults import Fault, fault_of
-from gpu_runners.serving.openai.responder import Responder, Served
+from gpu_runners.serving.openai.responder import Responder, Served, ServedStudent
 from gpu_runners.serving.openai.rule_answers import rule_answer, rule_deltas
-from gpu_runners.serving.openai.shapes import Answer
+from gpu_runners.serving.openai.shapes import DONE, Answer, event_of
+from gpu_runners.serving.openai.student_answers import no_completions, one_delta, openai_answer, student_input
 from gpu_runners.serving.openai.tools import is_hermes
 
 log = logging.getLogger("kolm.server")
@@ -42,19 +42,29 @@ def make_app(responder: Responder, *, routes: Sequence[BaseRoute] = ()) -> Starl
     async def chat(request: Request) -> Response:
         async with _read(request, responder, room, chat_call) as (call, n_bytes):
             served = await responder.resolve(call.model, _headers(request))
-            ruled = await in_turn(n_bytes, lambda: rule_answer(call, served))
-            # never on the loop: a chat is rendered by another process, and waited for
-            requests = [] if ruled else await in_turn(max(n_bytes, SHORT + 1), lambda: chat_requests(call, served))
+            if isinstance(served, ServedStudent):
+                cost = n_bytes if call.sampling.schema is None else cost_of_schema(n_bytes)
+                text = await in_turn(cost, lambda: student_input(call, served.student))
+            else:
+                ruled = await in_turn(n_bytes, lambda: rule_answer(call, served))
+                # never on the loop: a chat is rendered by another process, and waited for
+                requests = [] if ruled else await in_turn(max(n_bytes, SHORT + 1), lambda: chat_requests(call, served))
+        if isinstance(served, ServedStudent):
+            return await _student(request, call, served, text)
         if ruled is not None:
-            deltas = rule_deltas(ruled, served, n=call.sampling.n)
-            return await _answer(request, call, served, deltas, n=call.sampling.n, rule=ruled.rule)
-        return await _answer(request, call, served, merge_deltas(served.engine, requests), n=len(requests))
+            answer = _answer_of(call, served, n=call.sampling.n, kolm={"rule": ruled.rule})
+            return await _respond(request, call, answer, rule_deltas(ruled, served, n=call.sampling.n))
+        answer = _answer_of(call, served, n=len(requests))
+        return await _respond(request, call, answer, merge_deltas(served.engine, requests))
 
     async def completion(request: Request) -> Response:
         async with _read(request, responder, room, completion_call) as (call, n_bytes):
             served = await responder.resolve(call.model, _headers(request))
+            if isinstance(served, ServedStudent):
+                raise no_completions()
             requests = await in_turn(n_bytes, lambda: completion_requests(call, served))
-        return await _answer(request, call, served, merge_deltas(served.engine, requests), n=len(requests))
+        answer = _answer_of(call, served, n=len(requests))
+        return await _respond(request, call, answer, merge_deltas(served.engine, requests))
 
     async def models(request: Request) -> Response:
         return JSONResponse({"object": "list", "data": await responder.models(_headers(request))})
@@ -86,26 +96,28 @@ def guard(handler: Handler) -> Handler:
     return handle
 
 
-async def _answer(
-    request: Request,
-    call: ChatCall | CompletionCall,
-    served: Served,
-    deltas: Deltas,
-    *,
-    n: int,
-    rule: int | None = None,
-) -> Response:
-    sampling = call.sampling
-    answer = Answer(
+async def _student(request: Request, call: ChatCall, served: ServedStudent, text: str) -> Response:
+    """A student's whole answer is there at once: a stream of it has one chunk."""
+    answered = await _unless_gone(request.receive, served.answer(text))
+    return await _respond(request, call, openai_answer(answered, model=served.model), one_delta(answered))
+
+
+def _answer_of(
+    call: ChatCall | CompletionCall, served: Served, *, n: int, kolm: Mapping[str, Any] | None = None
+) -> Answer:
+    has_tools = isinstance(call, ChatCall) and bool(call.tools)
+    return Answer(
         model=served.model,
         is_chat=isinstance(call, ChatCall),
         n_choices=n,
-        has_logprobs=sampling.top_logprobs is not None,
-        reads_tools=isinstance(call, ChatCall)
-        and bool(call.tools)
-        and is_hermes(str(served.base.tokenizer.chat_template)),
-        rule=rule,
+        has_logprobs=call.sampling.top_logprobs is not None,
+        reads_tools=has_tools and is_hermes(str(served.base.tokenizer.chat_template)),
+        kolm=kolm or {},
     )
+
+
+async def _respond(request: Request, call: ChatCall | CompletionCall, answer: Answer, deltas: Deltas) -> Response:
+    sampling = call.sampling
     try:
         if not sampling.stream:
             return await _unless_gone(request.receive, _whole(answer, deltas))
@@ -131,18 +143,14 @@ async def _events(
     answer: Answer, first: tuple[int, Delta], deltas: Deltas, *, with_usage: bool
 ) -> AsyncIterator[bytes]:
     try:
-        yield _event(answer.chunk(*first, with_usage=with_usage))
+        yield event_of(answer.chunk(*first, with_usage=with_usage))
         async for index, delta in deltas:
-            yield _event(answer.chunk(index, delta, with_usage=with_usage))
+            yield event_of(answer.chunk(index, delta, with_usage=with_usage))
         if with_usage:
-            yield _event(answer.usage_chunk())
-        yield b"data: [DONE]\n\n"
+            yield event_of(answer.usage_chunk())
+        yield DONE
     except Exception as error:  # noqa: BLE001 - too late for a status: told in the stream, which ends here
-        yield _event(_fault_of(error).body)
-
-
-def _event(value: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+        yield event_of(_fault_of(error).body)
 
 
 class _EventStream(Response):

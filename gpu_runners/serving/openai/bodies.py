@@ -45,6 +45,7 @@ class Sampling:
     include_usage: bool
     format: str | None  # text | json_object | json_schema
     constraint: Constraint | None
+    schema: Mapping[str, Any] | None = None  # as it was sent, vetted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,7 @@ def _sampling(fields: Fields, *, top_logprobs: int | None, most: int | None) -> 
     fields.take_fixed("modalities", ["text"])
     max_tokens = fields.whole("max_tokens", low=1, high=_MAX_TOKENS)
     stream = fields.flag("stream")
-    form, constraint = _format(fields)
+    form, constraint, schema = _format(fields)
     return Sampling(
         max_tokens=most if most is not None else max_tokens,
         temperature=fields.number("temperature", low=0, high=2),
@@ -148,6 +149,7 @@ def _sampling(fields: Fields, *, top_logprobs: int | None, most: int | None) -> 
         include_usage=_include_usage(fields, stream=stream),
         format=form,
         constraint=constraint,
+        schema=schema,
     )
 
 
@@ -181,24 +183,26 @@ def _include_usage(fields: Fields, *, stream: bool) -> bool:
     return include
 
 
-def _format(fields: Fields) -> tuple[str | None, Constraint | None]:
+def _format(fields: Fields) -> tuple[str | None, Constraint | None, dict[str, Any] | None]:
     value = fields.take("response_format")
     if value is None:
-        return None, None
+        return None, None, None
     if not isinstance(value, dict):
         raise fields.bad("response_format", "is an object")
     inner = Fields(value, inside="response_format.")
     form = inner.text("type")
     if form not in ("text", "json_object", "json_schema"):
         raise inner.bad("type", "is text, json_object or json_schema")
-    constraint = _schema(inner) if form == "json_schema" else None
+    schema = _schema(inner) if form == "json_schema" else None
+    constraint = None if schema is None else schema_constraint(schema)
     if form == "json_object":
         constraint = Constraint(kind=ConstraintKind.JSON_OBJECT)
     inner.end()
-    return form, constraint
+    return form, constraint, schema
 
 
-def _schema(fields: Fields) -> Constraint:
+def _schema(fields: Fields) -> dict[str, Any]:
+    """The vetted schema."""
     value = fields.take("json_schema")
     if not isinstance(value, dict):
         raise fields.bad("json_schema", 'is {"name": ..., "schema": {...}}')
@@ -213,7 +217,7 @@ def _schema(fields: Fields) -> Constraint:
         where = f" at {problems[0].pointer}" if problems[0].pointer else ""
         raise inner.bad("schema", f"cannot be decoded to{where}: {problems[0].message[:300]}", code="bad_schema")
     assert isinstance(schema, dict)
-    return schema_constraint(schema)
+    return schema
 
 
 def _prompts(fields: Fields) -> tuple[str | tuple[int, ...], ...]:

@@ -8,6 +8,7 @@ A body's pace is `arrival`'s business.
 """
 
 import asyncio
+import socket
 from typing import Any
 
 import h11
@@ -39,6 +40,9 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        # asyncio does so for sockets that name TCP as their protocol, which `socket.create_server` does not: a head and
+        # its body, or two events of a stream, would lie 40 ms apart
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._bound_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

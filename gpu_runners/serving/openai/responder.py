@@ -1,10 +1,11 @@
 """The rules of who may use what: the one thing that `kolm serve FILE` and the server of many tenants answer
 differently."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gpu_runners.artifacts.encoder_student import EncoderModel, StudentAnswer
 from gpu_runners.artifacts.rules_first import RuleAnswer, RulesFirst
 from gpu_runners.models.causal_base import CausalBase
 from gpu_runners.models.protocol import AdapterRef, Drafting, Engine
@@ -28,6 +29,16 @@ class Served:
     note_rule: Callable[[RuleAnswer], None] = lambda answer: None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedStudent:
+    """A student on an encoder that answers one call. `answer` gives the answer to an input; metering and revocation are
+    in it, and it may raise Refusal, Overloaded."""
+
+    student: EncoderModel
+    answer: Callable[[str], Coroutine[Any, Any, StudentAnswer]]
+    model: str
+
+
 class Refusal(Exception):
     """The caller may not, or not now. May be raised by `Responder` and by a `Served` engine, also amid an answer."""
 
@@ -42,7 +53,7 @@ class Responder(Protocol):
         one is told before it is. Raises Refusal."""
         ...
 
-    async def resolve(self, model: str, headers: Mapping[str, str]) -> Served:
+    async def resolve(self, model: str, headers: Mapping[str, str]) -> Served | ServedStudent:
         """Look up what `model` stands for, to whom sent these headers (names in lower case). Raises Refusal."""
         ...
 

@@ -1,5 +1,6 @@
 """OpenAI's answer objects: whole ones, and the chunks of a stream."""
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,20 +10,22 @@ from uuid import uuid4
 from gpu_runners.models.protocol import Counts, Delta, TokenLogprob
 from gpu_runners.serving.openai.tools import ToolReader
 
+DONE = b"data: [DONE]\n\n"
 _LOWEST = -9999.0  # JSON has no minus infinity
 
 
 @dataclass(slots=True)
 class Answer:
     """One call's answer as it grows. `tools` reads tool calls out of each choice's text, where the base makes them.
-    `rule` is the number of the rule that answered in the model's place, None where the model did."""
+    `kolm` are members of our own: `rule`, the number of the rule that answered in the model's place, and what a
+    student on an encoder adds."""
 
     model: str
     is_chat: bool
     n_choices: int
     has_logprobs: bool
     reads_tools: bool
-    rule: int | None = None
+    kolm: Mapping[str, Any] = field(default_factory=dict)
     id: str = ""
     created: int = 0
     choices: list["Choice"] = field(default_factory=list)
@@ -97,7 +100,7 @@ class Answer:
     def _object(self, choices: Sequence[Mapping[str, Any]], *, chunk: bool) -> dict[str, Any]:
         kind = ("chat.completion" + (".chunk" if chunk else "")) if self.is_chat else "text_completion"
         body = {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices}
-        return body if self.rule is None else body | {"kolm": {"rule": self.rule}}
+        return body | {"kolm": self.kolm} if self.kolm else body
 
     def _logprobs(self, logprobs: Sequence[TokenLogprob], choice: "Choice") -> dict[str, Any]:
         if self.is_chat:
@@ -136,6 +139,11 @@ class Choice:
             return content, [], None
         held, calls = self.tools.finish()
         return content + held, calls, "tool_calls" if calls and finish == "stop" else finish
+
+
+def event_of(value: Mapping[str, Any]) -> bytes:
+    """A server-sent event."""
+    return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
 
 
 def by_source(counts: Sequence[Counts]) -> dict[str, dict[str, int]]:

@@ -29,10 +29,17 @@ MESSAGES = [{"role": "user", "content": "where is my parcel?"}]
 
 
 def make_generative(
-    row: Compile, *, version: int = 1, base: dict[str, str] = BASE, task_type: str = "json", accuracy_ppm: int = 950_000
+    row: Compile,
+    *,
+    version: int = 1,
+    base: dict[str, str] = BASE,
+    task_type: str = "json",
+    accuracy_ppm: int = 950_000,
+    member: str = "prompt.json",
 ) -> Artifact:
-    """An artifact whose manifest is a generative one's; its bytes are not read by anybody here."""
-    members = [{"path": "prompt.json", "size": 300, "sha256": "0" * 64}]
+    """An artifact whose manifest is a generative one's, or that of another student by a `member` of its own; its bytes
+    are not read by anybody here."""
+    members = [{"path": member, "size": 300, "sha256": "0" * 64}]
     with tenant_scope(row.tenant_id):
         data = f"{row.id}/{version}".encode()
         return Artifact.objects.create(

@@ -141,3 +141,17 @@ def test_an_answer_that_lacks_what_its_class_needs_is_an_error_of_ours() -> None
         compiles = client.compiles
         with pytest.raises(kolm.KolmError, match="no 'name'"):
             compiles.get("cmp_1")
+
+
+def test_a_run_gives_the_fields_of_a_span_student_as_values() -> None:
+    copied = {"path": "/city", "start": 6, "end": 12, "confidence_ppm": 990_000}
+    chosen = {"path": "/when", "start": None, "end": None, "confidence_ppm": 410_000}
+    output = {"output": "{}", "finish_reason": "stop", "n_tokens": 0, "latency_us": 9, "confidence": 0.4}
+    body = {"artifact": "art_x", "outputs": [output | {"fields": [copied, chosen]}, output]}
+    with wire(Say(body=body)) as server, client_of(server) as client:
+        first, second = client.artifacts.predict("art_x", ["a for Berlin", "b"])
+    assert [(one.path, one.start, one.confidence) for one in first.fields] == [
+        ("/city", 6, 0.99),
+        ("/when", None, 0.41),
+    ]
+    assert second.fields == ()

@@ -19,9 +19,10 @@ from gpu_runners.serving.engine_pool import EnginePool
 from gpu_runners.serving.fair_scheduler import FairScheduler
 from gpu_runners.serving.journal import Journal
 from gpu_runners.serving.metrics import metrics
-from gpu_runners.serving.multi_tenant import GrantedResponder, ServerContext
+from gpu_runners.serving.multi_tenant import GrantedResponder
 from gpu_runners.serving.openai.responder import Refusal, Served
 from gpu_runners.serving.registration import Registration, UsageReporter, describe_server
+from gpu_runners.serving.server_context import ServerContext
 from tests.gpu_runners.serving.small_adapters import (
     ALICE,
     BOB,
@@ -457,7 +458,7 @@ def test_which_engine_runs_is_told_before_what_it_answered(server: Server) -> No
             return await super().book(batch)
 
     def description() -> ServerRegistration:
-        engine = server.context.engines.about() or {"name": "none yet"}
+        engine = server.context.about() or {"name": "none yet"}
         return describe_server(server.context, name="s", url="u", bases=[], max_running=8, engine=engine)
 
     async def scene() -> None:

@@ -182,7 +182,7 @@ def test_a_dedicated_server_with_its_adapter_merged_answers_as_the_server_of_man
 
             assert (await ask(grant))["choices"][0]["message"]["content"] == wanted
             assert (await ask(grants("alice-1")))["error"]["code"] == "dedicated"
-        assert context.engines.about()["adapters"] == "merged"
+        assert context.about()["adapters"] == "merged"
         await context.engines.close()
         context.journal.close()
         await asked.close()

@@ -69,14 +69,16 @@ def test_a_name_that_is_none_is_refused_with_the_form_as_it_was(world, name):
     assert actions(world) == []
 
 
-def test_an_encoder_artifact_is_not_offered_and_not_deployed(world):
+@pytest.mark.parametrize(("task_type", "is_offered"), [("label", True), ("image", False)])
+def test_a_label_student_is_offered_and_what_no_server_knows_is_not(world, task_type, is_offered):
     with tenant_scope(world.tenant.id):
-        world.artifact.manifest = {"base": {"id": "minilm", "sha256": "c" * 64}, "task_type": "label", "members": []}
+        world.artifact.manifest = {"base": {"id": "minilm", "sha256": "c" * 64}, "task_type": task_type, "members": []}
         world.artifact.save(update_fields=["manifest"])
     client = logged_in(world.tenant)
-    assert "Only artifacts on a causal base can be deployed" in get(client, "/app/deployments")
+    assert ("There is no artifact to deploy yet" in get(client, "/app/deployments")) is not is_offered
     form = {"name": "orders", "artifact": public_id(world.artifact)}
-    assert "classifier on an encoder" in post(client, "/app/deployments/create", form, status=422).content.decode()
+    answer = post(client, "/app/deployments/create", form, status=302 if is_offered else 422)
+    assert is_offered or "No server loads" in answer.content.decode()
 
 
 def test_a_canary_is_set_promoted_and_rolled_back(world):

@@ -70,8 +70,8 @@ def publish(tenant, *, version=1, **changes):
 
 
 @contextmanager
-def runner(label: str = "refund") -> Iterator[None]:
-    """Answers every `infer` job with one label."""
+def runner(label: str = "refund", *, answer: dict[str, Any] | None = None) -> Iterator[None]:
+    """Answers every `infer` job with `answer`, else with one label."""
     stop = threading.Event()
 
     def work() -> None:
@@ -79,7 +79,7 @@ def runner(label: str = "refund") -> Iterator[None]:
             while not stop.wait(0.02):
                 claim = leases.claim("r1", [RunnerJobKind.INFER])
                 if claim is not None:
-                    outputs = [{"label": label, "confidence": 0.87, "latency_us": 812}]
+                    outputs = [answer or {"label": label, "confidence": 0.87, "latency_us": 812}]
                     key = (decode_id(Prefix.RUNNER_JOB, claim.job_id), claim.token)
                     leases.report_success(*key, {"outputs": outputs, "load_ms": 5})
         finally:
@@ -257,3 +257,32 @@ def test_viewers_cannot_spend_and_another_tenants_tries_are_not_there(tenant):
     get(client, f"{URL}/answers/{answer_id}", status=404)
     post(client, f"{URL}/ask", {"artifact": public_id(theirs), "text": "x"}, status=404)
     assert encode_id(Prefix.ARTIFACT, theirs.id) not in get(client, URL)
+
+
+def test_a_span_students_fields_are_marked_in_the_input_and_the_unsure_ones_come_first(tenant, monkeypatch):
+    monkeypatch.setattr(playground, "STUDENT_WAIT_S", 10.0)
+    text = f"a \U0001f6cb for {HOSTILE} in Malmö"
+    fields = [
+        {"path": "/city", "start": text.index("Malmö"), "end": len(text), "confidence_ppm": 990_000},
+        {"path": f"/{HOSTILE}", "start": 8, "end": 8 + len(HOSTILE), "confidence_ppm": 420_000},
+        {"path": "/within", "start": 9, "end": 15, "confidence_ppm": 970_000},  # inside the one before
+        {"path": "/when", "start": None, "end": None, "confidence_ppm": 900_000},
+        {"path": "/beyond", "start": 3, "end": 10_000, "confidence_ppm": 900_000},
+    ]
+    output = {"output": json.dumps({"city": HOSTILE}), "finish_reason": "stop", "n_tokens": 0, "latency_us": 812}
+    row = make_compile(tenant, **ROUTER)
+    make_receipts(row)
+    artifact, client = make_artifact(row, task_type="json"), logged_in(tenant)
+    with runner(answer=output | {"confidence": 0.4, "fields": fields}):
+        answer_id = ask(client, artifact, text=text)
+    page = get(client, f"{URL}?answer={answer_id}")
+    assert HOSTILE not in page
+    assert '<mark class="model" title="/city (read by the model, 0.990)">Malmö</mark>' in page
+    marked = re.findall(r'<mark class="(\w+)" title="([^"]*)">([^<]*)</mark>', page)
+    assert "".join(part for kind, _, part in marked if kind == "unsure") == escape(HOSTILE)
+    assert "".join(part for _, title, part in marked if "/within" in title) == "script"
+    assert "1 field unsure" in page
+    order = [page.index(f"<bdi>{name}") for name in ("/&lt;script&gt;", "/when", "/within", "/city")]
+    assert order == sorted(order)
+    assert page.count("chosen, not copied") == 2
+    assert "0.400" in page

@@ -74,14 +74,16 @@ def test_what_an_artifact_is_stands_in_its_manifest() -> None:
         "members": [{"path": "prompt.json", "size": 77, "sha256": ""}],
     }
     what = answering(manifest)
-    assert (what.is_generative, what.n_prompt_bytes, what.base_sha256) == (True, 77, "1" * 64)
-    assert not answering(manifest | {"members": []}).is_generative
-    assert not answering({}).is_generative
+    assert (what.student, what.n_prompt_bytes, what.base_sha256) == ("causal", 77, "1" * 64)
+    spans = [{"path": "extraction.json", "size": 9, "sha256": ""}]
+    assert answering(manifest | {"members": []}).student == "label"
+    assert answering(manifest | {"task_type": "json", "members": spans}).student == "spans"
+    assert answering({}).student is None
 
 
 @pytest.mark.parametrize(("field", "word"), [("task_type", "text task"), ("base_sha256", "222222222222")])
 def test_what_cannot_stand_in_is_told_why(field: str, word: str) -> None:
-    facts = {"base_id": "b", "base_sha256": "1" * 64, "task_type": "json", "n_prompt_bytes": 0, "is_generative": True}
+    facts = {"base_id": "b", "base_sha256": "1" * 64, "task_type": "json", "n_prompt_bytes": 0, "student": None}
     other = facts | {field: {"task_type": "text", "base_sha256": "2" * 64}[field]}
     assert word in str(mismatch(Answering(**other), Answering(**facts)))  # type: ignore[arg-type]
 
@@ -104,6 +106,7 @@ def test_the_worst_case_of_a_request_bounds_what_it_can_use() -> None:
     assert [n_answers({"prompt": prompt}) for prompt in ("xy", [1, 2], [[1], [2]], [])] == [1, 1, 2, 1]
     assert worst_tokens({"prompt": "x"}, n_body_bytes=10, n_prompt_bytes=0)[1] == 1024
     assert worst_tokens({"max_completion_tokens": 7, "max_tokens": True}, n_body_bytes=1, n_prompt_bytes=0)[1] == 7
+    assert worst_tokens({"max_tokens": 9}, n_body_bytes=10, n_prompt_bytes=0, writes_tokens=False) == (138, 0)
     assert worst_microusd(BOOK, 0, 0) == 1
 
 

@@ -87,12 +87,17 @@ def test_a_canary_of_another_base_or_task_is_refused_with_a_sentence(world):
         assert promoted.json()["code"] == "canary_mismatch"
 
 
-def test_a_classifier_is_not_deployed(world):
+def test_students_on_encoders_are_deployed_like_others_and_what_no_server_knows_is_not(world):
     row = make_compile(world.tenant, name="encoder")
     make_receipts(row)
-    encoder = make_artifact(row)
-    answer = world.call("POST", "/v1/deployments", {"name": "x", "artifact": public_id(encoder)})
-    assert (answer.status_code, answer.json()["code"]) == (400, "not_generative")
+    label = make_artifact(row)
+    spans = world.another(version=2, member="extraction.json")
+    for name, artifact, kind in (("x", label, "label"), ("y", spans, "json")):
+        answer = world.call("POST", "/v1/deployments", {"name": name, "artifact": public_id(artifact)})
+        assert (answer.status_code, answer.json()["task_type"]) == (201, kind)
+    unknown = world.another(version=3, task_type="image", member="pixels.json")
+    answer = world.call("POST", "/v1/deployments", {"name": "z", "artifact": public_id(unknown)})
+    assert (answer.status_code, answer.json()["code"]) == (400, "not_deployable")
 
 
 def test_promote_and_rollback_and_what_the_history_and_the_events_say(world):

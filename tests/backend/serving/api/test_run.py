@@ -39,9 +39,15 @@ def run(secret: str, artifact: Artifact, body: Any) -> Any:
 
 @contextmanager
 def runner(
-    *, fails: bool = False, latency_us: int = 800, loads_s: float = 0.0, **answer: Any
+    *,
+    fails: bool = False,
+    latency_us: int = 800,
+    loads_s: float = 0.0,
+    answer: dict[str, Any] | None = None,
+    **more: Any,
 ) -> Iterator[list[InferJob]]:
-    """One runner that takes the next job and answers it through the lease API's own functions."""
+    """One runner that takes the next job and answers it through the lease API's own functions: `answer` to each input,
+    else a label with `more`."""
     jobs: list[InferJob] = []
     stop = threading.Event()
 
@@ -57,7 +63,7 @@ def runner(
                     leases.report_failure(*key, code="untrusted", message="unknown key", is_retryable=True)
                     continue
                 stop.wait(loads_s)
-                row = {"label": "refund", "confidence": 0.9, "latency_us": latency_us} | answer
+                row = answer or {"label": "refund", "confidence": 0.9, "latency_us": latency_us} | more
                 outputs = [row for _ in jobs[-1].inputs]
                 leases.report_success(*key, {"outputs": outputs, "load_ms": 5 + round(1000 * loads_s)})
         finally:
@@ -85,6 +91,21 @@ def test_the_artifact_answers_each_input_and_the_call_is_on_the_bill_once(artifa
         fact = UsageFact.objects.get(sku="runner.millisecond")
     assert (fact.step, fact.compile_id, fact.amount_microusd) == ("run", None, body["cost_microusd"])
     assert fact.quantity == 2  # two answers of 0.8 ms
+
+
+def test_a_span_students_answer_says_where_each_field_stands_and_how_sure_it_is(committed_db):
+    RunnerJob.objects.all().delete()
+    row = make_compile(make_tenant())
+    make_receipts(row)
+    artifact = make_artifact(row, task_type="json")
+    copied = {"path": "/city", "start": 6, "end": 12, "confidence_ppm": 990_000}
+    chosen = {"path": "/when", "start": None, "end": None, "confidence_ppm": 410_000}
+    answer = {"output": '{"city": "Berlin"}', "finish_reason": "stop", "n_tokens": 0, "confidence": 0.4}
+    with runner(answer=answer | {"fields": [copied, chosen], "latency_us": 900}):
+        (output,) = run(make_api_key(artifact.tenant_id), artifact, {"inputs": ["a for Berlin"]}).json()["outputs"]
+    assert (output["fields"], output["confidence"]) == ([copied, chosen], 0.4)
+    with runner(answer=answer | {"fields": [copied | {"start": "6"}], "latency_us": 900}):
+        assert run(make_api_key(artifact.tenant_id), artifact, {"inputs": ["a"]}).json()["code"] == "run_failed"
 
 
 def quantity_and_charge(artifact: Artifact, **runs: Any) -> tuple[int, int]:

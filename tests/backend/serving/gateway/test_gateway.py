@@ -18,6 +18,7 @@ from backend.usage.invariants import violations
 from backend.usage.models import Allowance
 from tests.acceptance.deployment import eventually
 from tests.backend.serving.worlds import (
+    BASE,
     MESSAGES,
     FarSide,
     World,
@@ -284,3 +285,37 @@ def test_usage_of_a_stream_is_booked_under_its_key(web, world, far):
         response.read()
     assert tell_usage(far.usage()) == {"booked": 1, "known": 0, "refused": []}
     assert promised(world) == 0
+
+
+def test_a_student_on_an_encoder_goes_to_servers_that_know_its_kind_alone(web, committed_db):
+    world, old, new = make_world(member="extraction.json"), FarSide(), FarSide()
+    world.deploy()
+    with served(old) as old_url, served(new) as new_url:
+        assert say_hello(old_url, name="old").status_code == 200
+        assert chat(world).json()["code"] == "no_server"
+        encoder = BASE | {"students": ["label", "spans"]}
+        assert say_hello(new_url, name="new", bases=[encoder]).status_code == 200
+        servers.live_servers(anew=True)
+        for _ in range(8):
+            assert chat(world).status_code == 200
+        assert (len(old.grants), len(new.grants)) == (0, 8)
+        say_hello(new_url, name="new", bases=[BASE | {"students": ["label"]}])
+        servers.live_servers(anew=True)
+        assert chat(world).json()["code"] == "no_server"
+
+
+def test_what_a_student_without_tokens_may_cost_has_no_answer_in_it(web, committed_db):
+    promises = []
+    for member in ("extraction.json", "prompt.json"):
+        world, side = make_world(member=member), FarSide()
+        with served(side) as url:
+            say_hello(url, bases=[BASE | {"students": ["causal", "spans"]}])
+            servers.live_servers(anew=True)
+            assert chat(world, public_id(world.artifact), max_tokens=1_000).status_code == 200
+        promises.append(int(side.grants[0].request.split(":")[2]))
+    assert promises[0] < 40 < 200 <= promises[1]
+
+
+def test_a_registration_with_students_that_are_none_is_refused(committed_db):
+    for students in ("spans", [1], ["x"] * 21):
+        assert say_hello("http://s", bases=[BASE | {"students": students}]).status_code == 400

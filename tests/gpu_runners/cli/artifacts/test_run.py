@@ -9,6 +9,7 @@ import pytest
 
 from gpu_runners.cli.main import main
 from tests.backend.domain.artifact.tiny_kolm import small_kolm
+from tests.gpu_runners.small_orders import order_pairs, spans_kolm
 from tests.gpu_runners.small_task import Trained, kolm_of
 
 ROOT = Path(__file__).parents[4]
@@ -81,3 +82,20 @@ def test_a_text_may_hold_what_python_takes_for_a_line_end(home: Path, trained: T
     (home / "a.kolm").write_bytes(kolm_of(trained))
     (home / "in.jsonl").write_text('{"input": "where\u2028is my parcel"}\n', encoding="utf-8")
     assert main(["run", "a.kolm", "--jsonl", "in.jsonl"]) == 0
+
+
+def test_a_span_students_line_names_the_fields_it_is_unsure_of_and_its_json_all_of_them(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "a.kolm").write_bytes(spans_kolm())
+    ((text, answer),) = order_pairs(1, start=53)
+    (home / "in.jsonl").write_text(json.dumps({"input": text}) + "\n" + json.dumps({"input": "hello"}) + "\n")
+    assert main(["run", "a.kolm", "--jsonl", "in.jsonl"]) == 0
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert json.loads(first["output"]) == answer
+    assert [text[one["start"] : one["end"]] for one in first["fields"][:2]] == [answer["item"], answer["city"]]
+    doubted = {one["path"] for one in second["fields"] if one["confidence_ppm"] < 800_000}
+    assert doubted
+    assert main(["run", "a.kolm", "hello"]) == 0
+    line = capsys.readouterr().out
+    assert all(path in line.partition("  unsure of ")[2] for path in doubted)

@@ -259,3 +259,19 @@ def test_arguments_of_tool_calls_are_read_like_bodies(port: int, arguments: str)
     body = {"model": "m", "messages": [{"role": "assistant", "tool_calls": [call]}]}
     response = httpx.post(f"http://127.0.0.1:{port}{CHAT}", content=json.dumps(body), headers={"Authorization": "pass"})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "messages[0].tool_calls")
+
+
+def test_a_head_and_its_body_go_out_at_once_on_the_sockets_that_servers_listen_on() -> None:
+    server = uvicorn.Server(web_config(make_app(WithPass()), log_config=None))
+    listening = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}") as client:
+        assert client.get("/healthz").status_code == 200
+        (protocol,) = server.server_state.connections
+        accepted = protocol.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+    server.should_exit = True
+    thread.join(10)
