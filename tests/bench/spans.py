@@ -108,8 +108,8 @@ def measure(one: SlotSet, n: int, seed: int, chosen: argparse.Namespace) -> None
     apart = [a - b for a, b in zip(ours.f1, theirs.f1, strict=True)]
     margin = 1.96 * stdev(apart) / math.sqrt(len(apart))
     print(
-        f"{one.name}, {len(train)}: paired difference {100 * mean(apart):+.1f} points of F1 (± {100 * margin:.1f}); the "
-        f"plan brings back {plan.share_ppm / 1e4:.2f} % of {plan.n_values:,} values; {options.epochs} passes",
+        f"{one.name}, {len(train)}: paired difference {100 * mean(apart):+.1f} points of F1 (± {100 * margin:.1f}); "
+        f"the plan brings back {plan.share_ppm / 1e4:.2f} % of {plan.n_values:,} values; {options.epochs} passes",
         file=sys.stderr,
         flush=True,
     )

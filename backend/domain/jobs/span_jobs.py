@@ -22,7 +22,7 @@ class SpanOptions(Wire):
     max_tokens: int = 256  # of a window; a longer input is read in windows that overlap
     seed: int = 7
     precision: str = "auto"  # auto | fp32 | bf16
-    swap_share: float = 0.0  # of the texts of an epoch, in which values of other texts take the place of their own
+    swap_share: float = 0.5  # of the texts of an epoch, in which values of other texts take the place of their own
     validation_share: float = 0.2  # of the pairs, which a fit of the others is asked about, for the confidences
 
 

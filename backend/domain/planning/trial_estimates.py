@@ -33,7 +33,6 @@ from backend.domain.spec.task_prompt import system_prompt
 BYTES_PER_JSON_TOKEN = 3  # names, digits and punctuation
 ANSWER_SHARE = 4  # of the longest answer, where no example says how long answers are
 CHAT_TOKENS = 16  # of a causal base's chat template around a prompt
-MOST_HELD = 300  # pairs that calibrate a span student
 MAX_GOLD_ALONE = 2000  # gold pairs that a head on the frozen base is fitted on, beside an encoder
 LOW_SHARE, HIGH_TIMES = 0.4, 4  # of the expected tokens
 
@@ -125,15 +124,9 @@ class Trials:
                 evaluate=encoder_reading(round(read)),
             )
         if kind is TrialKind.SPANS:
-            n_held = min(MOST_HELD, round(train.spans.validation_share * n_pairs))
-            read = (
-                (2 * n_pairs - n_held) * train.spans.passes(n_pairs)
-                if n_held
-                else n_pairs * train.spans.passes(n_pairs)
-            )
             return TrialWork(
-                train=encoder_training(round(read * self.encoded)),
-                evaluate=encoder_reading(round(2 * self.n_heldout * self.encoded)),
+                train=encoder_training(round(n_pairs * train.spans.passes(n_pairs) * self.encoded)),
+                evaluate=encoder_reading(round(self.n_heldout * self.encoded)),
             )
         base, options = train.causal.base, train.causal.options()
         prompt = count_tokens(system_prompt(self.spec), Counting.MODEL) + CHAT_TOKENS + self.input_tokens

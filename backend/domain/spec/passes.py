@@ -9,7 +9,7 @@ from math import ceil, sqrt
 PASSES, MOST_PASSES = 7, 20
 FEWEST_STEPS = 140
 LEARNING_RATE = 0.002  # of 7 passes
-SPAN_STEPS, LEAST_SPAN_PASSES, MOST_SPAN_PASSES = 1100, 6, 40  # measured in docs/benchmarks/spans.md
+SPAN_STEPS, LEAST_SPAN_PASSES, MOST_SPAN_PASSES = 750, 6, 20  # measured in docs/benchmarks/spans.md
 
 
 def passes(n_pairs: int, batch_size: int) -> int:
@@ -26,7 +26,7 @@ def span_passes(n_pairs: int, batch_size: int) -> int:
     """Return the passes of a span student's training, which learns where things stand and needs more of them.
 
     >>> [span_passes(n, 16) for n in (100, 400, 1200, 14_000)]
-    [40, 40, 15, 6]
+    [20, 20, 10, 6]
     """
     steps = ceil(max(1, n_pairs) / batch_size)
     return min(MOST_SPAN_PASSES, max(LEAST_SPAN_PASSES, ceil(SPAN_STEPS / steps)))

@@ -178,6 +178,14 @@ class SpanTrain(Part):
     precision: Literal["auto", "fp32", "bf16"] = Field(
         default="auto", description="Arithmetic; auto asks the device.", examples=["auto"]
     )
+    swap_share: float = Field(
+        default=_SPANS.swap_share,
+        ge=0,
+        le=1,
+        description="Share of the texts of each pass in which values of other texts take the place of their own: a "
+        "model of few pairs then learns where values stand, not the values. 0: none.",
+        examples=[0.5],
+    )
     validation_share: float = Field(
         default=_SPANS.validation_share,
         ge=0,

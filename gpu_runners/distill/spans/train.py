@@ -4,8 +4,8 @@
    the targets of the encoder's tokens.
 2. Frozen: the states of the encoder as it is, on which the naive alternative is trained, and on which a logistic
    regression for each closed set is where its head begins.
-3. Calibrate: one fit without a fifth of the pairs (never the held-out gold), asked about them: what a confidence of
-   such a model is worth.
+3. Calibrate: one fit without a fifth of the pairs (never the held-out gold), of half as many passes, asked about them:
+   what a confidence of such a model is worth.
 4. Train: every pair, from the encoder as it is.
 
 Everything random comes from the seed and sums are made by one thread: the same job gives the same bytes on the same
@@ -142,7 +142,13 @@ class _Run:
             share=self.options.swap_share,
             seed=self.options.seed,
         )
-        return Fit(net, swapping.of_epoch, self.options, many=self.many)
+        return Fit(net, swapping.of_epoch, self._options_of(self.phase), many=self.many)
+
+    def _options_of(self, phase: Phase) -> SpanOptions:
+        """The options of a fit: the one that calibrates goes over its pairs half as often."""
+        if phase is Phase.TRAIN:
+            return self.options
+        return dataclasses.replace(self.options, epochs=max(1, self.options.epochs // 2))
 
     def finish(self) -> SpanAdapter:
         while True:
@@ -186,12 +192,14 @@ class _Run:
         to_come = per_epoch * self.options.epochs if self.phase is Phase.CALIBRATE else 0
         before = 0
         if self.phase is Phase.TRAIN and len(self.held):
-            before = -(-len(self.trained) // self.options.batch_size) * self.options.epochs
+            n_first = self._options_of(Phase.CALIBRATE).epochs
+            before = -(-len(self.trained) // self.options.batch_size) * n_first
         n_steps = before + self.fit.n_steps + to_come
         step = before + self.fit.step
         self._done_here += 1
         eta_s = (self.hooks.clock() - self._started) / self._done_here * (n_steps - step)
-        note = f"{self.phase.value}, epoch {min(self.fit.epoch + 1, self.options.epochs)} of {self.options.epochs}"
+        n_epochs = self._options_of(self.phase).epochs
+        note = f"{self.phase.value}, epoch {min(self.fit.epoch + 1, n_epochs)} of {n_epochs}"
         self.hooks.on_step(StepDone(step=step, n_steps=n_steps, loss=loss, eta_s=eta_s, note=note))
 
     def _counters(self) -> Counters:

@@ -76,9 +76,9 @@ def read_logits(plan: ExtractionPlan, logits: Logits, offsets: Offsets, glued: S
     barred: frozenset[int] = frozenset()
     for number in plan.class_rules():
         if plan.rules[number].way is Way.MANY:
-            read, sure = _many(plan, number, logits[f"{CLASSES}{number}"])
+            read, sure = _choose_members(plan, number, logits[f"{CLASSES}{number}"])
         else:
-            one, barred = _closed(plan, number, logits[f"{CLASSES}{number}"], scores, glued, barred)
+            one, barred = _choose_class(plan, number, logits[f"{CLASSES}{number}"], scores, glued, barred)
             read, sure = [one], one.confidence
         classes += read
         sureness.append(sure)
@@ -92,7 +92,7 @@ def read_logits(plan: ExtractionPlan, logits: Logits, offsets: Offsets, glued: S
     return Reading(spans=tuple(spans), classes=tuple(classes), confidence=min(sureness))
 
 
-def _closed(
+def _choose_class(
     plan: ExtractionPlan,
     number: int,
     logits: Array,
@@ -205,7 +205,7 @@ def _spare(number: int, place: int, scores: Array, offsets: Offsets) -> SpanRead
     return SpanRead(rule=number, start=offsets[at][0], end=offsets[end - 1][1], confidence=raw, is_spare=True)
 
 
-def _many(plan: ExtractionPlan, number: int, logits: Array) -> tuple[list[ClassRead], float]:
+def _choose_members(plan: ExtractionPlan, number: int, logits: Array) -> tuple[list[ClassRead], float]:
     """The members of a closed set that are there, and how sure the least sure of its decisions is."""
     rule = plan.rules[number]
     shares = expit(logits)

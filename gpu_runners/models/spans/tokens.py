@@ -98,11 +98,11 @@ class SpanTokenizer:
             inside = (*self._before, *ids[start:stop], *self._after)
             windows.append(Window(ids=inside, first=len(self._before), tokens=range(start, stop)))
             if stop == len(ids):
-                return SpanTokens(offsets=tuple(offsets), glued=_glued(text, offsets), windows=tuple(windows))
+                return SpanTokens(offsets=tuple(offsets), glued=_continues_words(text, offsets), windows=tuple(windows))
             start += step
 
 
-def _glued(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[bool, ...]:
+def _continues_words(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[bool, ...]:
     """Say of each token whether it stands in the middle of a word."""
     document = Document(text)
     return tuple(

@@ -39,17 +39,14 @@ def evaluated(trained: TrainedSpans, texts: list[str], base: Base) -> list[dict[
     return [dict(zip(("output", "fields", "confidence", "bare"), row, strict=True)) for row in rows]
 
 
-def test_it_learns_its_pairs_and_the_frozen_heads_learn_less(trained_spans: TrainedSpans, base: Base) -> None:
-    pairs = span_pairs(40)
+def test_it_knows_its_pairs_and_reads_mails_that_it_has_not_seen(trained_spans: TrainedSpans, base: Base) -> None:
+    pairs = span_pairs(80)
     rows = evaluated(trained_spans, [text for text, _ in pairs], base)
     answers = [parse_answer(str(row["output"])) for row in rows]
-    bare = [parse_answer(str(row["bare"])) for row in rows]
-    assert sum(is_exact(one, gold) for one, (_, gold) in zip(answers, pairs, strict=True)) >= 36
-
-    def f1_of(side: list[Any]) -> int:
-        return sum(field_scores(one, gold).f1_ppm for one, (_, gold) in zip(side, pairs, strict=True))
-
-    assert f1_of(answers) > f1_of(bare)
+    assert sum(is_exact(one, gold) for one, (_, gold) in zip(answers[:40], pairs, strict=False)) >= 36
+    fresh = [field_scores(one, gold).f1_ppm for one, (_, gold) in zip(answers[40:], pairs[40:], strict=True)]
+    assert sum(fresh) >= 0.8 * 1_000_000 * len(fresh)
+    assert any(row["bare"] != row["output"] for row in rows)
 
 
 def test_every_answer_fits_the_schema_and_says_where_its_values_stand(trained_spans: TrainedSpans, base: Base) -> None:
@@ -88,9 +85,9 @@ def test_the_same_job_gives_the_same_bytes_and_another_seed_others(base: Base) -
     assert distill_spans(other, data, base=base)[0] != blob
 
 
-@pytest.mark.parametrize("stop_at", [1, 2, 3, 4, 6])  # in the calibration, at its end, in the training, near its end
+@pytest.mark.parametrize("stop_at", [1, 2, 3, 5])  # in the calibration, at its end, in the training, near its end
 def test_a_run_resumed_from_a_checkpoint_ends_with_the_same_bytes(base: Base, stop_at: int, tmp_path: Path) -> None:
-    job, data, _ = span_job(span_pairs(30), epochs=2, batch_size=16)  # two steps an epoch, in both fits
+    job, data, _ = span_job(span_pairs(30), epochs=2, batch_size=16)  # two steps an epoch; one epoch to calibrate
     whole, result = distill_spans(job, data, base=base)
     saved, steps = Kept(tmp_path), list[StepDone]()
     hooks = Hooks(on_step=steps.append, on_checkpoint=saved, should_stop=lambda: steps[-1].step == stop_at)
