@@ -123,18 +123,22 @@ _BYTE_LEVEL = """
 function places(text, tokens) {
   const bytes = [...text].flatMap((point, i) => [...Buffer.from(point)].map((byte) => [byte, i]));
   let at = 0;
-  return tokens.map((token) => {
+  return tokens.map((token, number) => {
     let first = at;
     at += [...token].length;
-    $TRIM$return [bytes[first][1], bytes[at - 1][1] + 1];
+    const end = bytes[at - 1][1] + 1;$TRIM$
+    return [first < at ? bytes[first][1] : end, end];
   });
 }"""
-_TRIM = "while (first < at - 1 && /\\s/.test(String.fromCharCode(bytes[first][0]))) first++;\n    "
+_TRIM = """
+    while (first < at && bytes[first][0] === 32) first++; // spaces before a word are not of it"""
+_KEEP = """
+    if (number === 0 && first === 1) return [0, at === 1 ? 0 : end]; // but the one that the text begins with"""
 
 
 def javascript(tokenizer_json: str, *, has_rules: bool) -> str | None:
-    """run.mjs for this tokenizer; None for one of a kind whose tokens cannot be placed by counting."""
-    places = _places(tokenizer_json)
+    """run.mjs for this tokenizer; None where `places_function` has none."""
+    places = places_function(tokenizer_json)
     if places is None:
         return None
     lines = {"PLACES": places, "IMPORT": "", "RULES": ""}
@@ -145,14 +149,23 @@ def javascript(tokenizer_json: str, *, has_rules: bool) -> str | None:
     return program
 
 
-def _places(tokenizer_json: str) -> str | None:
-    """The function that says where the tokens of a text stand."""
+def places_function(tokenizer_json: str) -> str | None:
+    """JavaScript's `places(text, tokens)`: [start, end] of each token in code points, as the tokenizer has them in Python;
+    None where they cannot be counted."""
     described = json.loads(tokenizer_json)
     cutter, model = described.get("pre_tokenizer") or {}, described["model"]
     match cutter.get("type"), model.get("type"):
         case "BertPreTokenizer", "WordPiece" if model["continuing_subword_prefix"] == "##":
             return _WORD_PIECE.replace("$UNKNOWN$", json.dumps(model["unk_token"]))
         case "ByteLevel", "BPE" if described.get("normalizer") is None and not cutter.get("add_prefix_space"):
-            (_, (start, _)) = Tokenizer.from_str(tokenizer_json).encode("a a", add_special_tokens=False).offsets
-            return _BYTE_LEVEL.replace("$TRIM$", _TRIM if start == 2 else "")
+            return _BYTE_LEVEL.replace("$TRIM$", _trim(Tokenizer.from_str(tokenizer_json)))
     return None
+
+
+def _trim(tokenizer: Tokenizer) -> str:
+    """What becomes of the spaces that a token begins with, as the tokenizer itself shows it."""
+    offsets = tokenizer.encode(" zq zq", add_special_tokens=False).offsets
+    starts = {start for start, _ in offsets}
+    if 3 in starts:
+        return ""
+    return _TRIM + (_KEEP if 0 in starts else "")

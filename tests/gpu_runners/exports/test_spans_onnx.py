@@ -10,14 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import processors
 
 from gpu_runners.errors import ExportRefused
 from gpu_runners.exports.folder import Original
+from gpu_runners.exports.onnx.span_runners import places_function
 from gpu_runners.exports.span_student import SpanStudent, open_span_student
 from gpu_runners.exports.to_onnx import export_onnx, write_model
 from gpu_runners.exports.to_sentence_transformers import export_sentence_transformers
+from gpu_runners.models.bases import open_base
+from gpu_runners.models.encoder_tokens import bare_tokenizer
 from gpu_runners.models.spans.tokens import SpanTokens
 from tests.gpu_runners.exports.students import original_of, random_span_kolm
+from tests.gpu_runners.small_encoders import make_encoder
 from tests.gpu_runners.small_packs import json_rules
 from tests.gpu_runners.small_spans import SCHEMA, TrainedSpans, span_kolm, span_pairs
 
@@ -150,10 +155,15 @@ def run_python(folder: Path, texts: list[str]) -> tuple[list[dict[str, Any]], st
     return [json.loads(line) for line in lines], modules
 
 
-def run_javascript(folder: Path, texts: list[str]) -> list[dict[str, Any]]:
+def node_modules() -> str:
     packages = os.environ.get("KOLM_NODE_MODULES")
     if packages is None or shutil.which("node") is None:
         pytest.skip("KOLM_NODE_MODULES names no folder with onnxruntime-node and @huggingface/tokenizers")
+    return packages
+
+
+def run_javascript(folder: Path, texts: list[str]) -> list[dict[str, Any]]:
+    packages = node_modules()
     if not (folder.parent / "node_modules").exists():
         (folder.parent / "node_modules").symlink_to(packages)
     done = subprocess.run(["node", folder / "run.mjs", *texts], capture_output=True, text=True, check=True)
@@ -195,6 +205,44 @@ def test_the_runners_agree_on_every_family_whose_tokens_javascript_places(tmp_pa
     original = original_of(random_span_kolm(tmp_path, family))
     export_onnx(original, tmp_path / "out", base_dir=tmp_path, int8=False)
     assert run_javascript(tmp_path / "out", AWKWARD) == run_python(tmp_path / "out", AWKWARD)[0]
+
+
+_PLACING = """
+import { readFileSync } from "node:fs";
+import { Tokenizer } from "@huggingface/tokenizers";
+const { described, texts } = JSON.parse(readFileSync(0, "utf8"));
+const tokenizer = new Tokenizer(described, { tokenizer_class: "PreTrainedTokenizerFast" });
+const tokens = (text) => tokenizer.encode(text, { add_special_tokens: false }).tokens;
+console.log(JSON.stringify(texts.map((text) => places(text, tokens(text)))));
+"""
+
+
+def roberta_ends(*, prefix: bool) -> Any:
+    return processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=prefix)
+
+
+@pytest.mark.parametrize(
+    ("family", "ends"),
+    [
+        ("bert", None),
+        ("roberta", None),
+        ("roberta", roberta_ends(prefix=False)),
+        ("roberta", roberta_ends(prefix=True)),
+        ("roberta", processors.ByteLevel(trim_offsets=False)),
+    ],
+)
+def test_javascript_places_tokens_where_python_does(tmp_path: Path, family: str, ends: Any) -> None:
+    tokenizer = bare_tokenizer(open_base(make_encoder(tmp_path / "encoder", family).name, base_dir=tmp_path))
+    if ends is not None:
+        tokenizer.post_processor = ends
+    texts = [*AWKWARD, " x  y", " \t荷物", "  ", " ", "¿İı? ñandú [SEP] 각ﬁ½ <mask> "]
+    program = tmp_path / "places.mjs"
+    program.write_text(_PLACING + str(places_function(tokenizer.to_str())), "utf-8")
+    (tmp_path / "node_modules").symlink_to(node_modules())
+    asked = json.dumps({"described": json.loads(tokenizer.to_str()), "texts": texts})
+    done = subprocess.run(["node", program], input=asked, capture_output=True, text=True, check=True)
+    wanted = [tokenizer.encode(text, add_special_tokens=False).offsets for text in texts]
+    assert json.loads(done.stdout) == json.loads(json.dumps(wanted))
 
 
 def test_a_tokenizer_that_javascript_cannot_place_leaves_its_runner_out(tmp_path: Path) -> None:
