@@ -150,8 +150,8 @@ def javascript(tokenizer_json: str, *, has_rules: bool) -> str | None:
 
 
 def places_function(tokenizer_json: str) -> str | None:
-    """JavaScript's `places(text, tokens)`: [start, end] of each token in code points, as the tokenizer has them in Python;
-    None where they cannot be counted."""
+    """JavaScript's `places(text, tokens)`: [start, end] of each token in code points, as the tokenizer has them in
+    Python. None where they cannot be counted."""
     described = json.loads(tokenizer_json)
     cutter, model = described.get("pre_tokenizer") or {}, described["model"]
     match cutter.get("type"), model.get("type"):

@@ -237,7 +237,7 @@ def test_javascript_places_tokens_where_python_does(tmp_path: Path, family: str,
         tokenizer.post_processor = ends
     texts = [*AWKWARD, " x  y", " \t荷物", "  ", " ", "¿İı? ñandú [SEP] 각ﬁ½ <mask> "]
     program = tmp_path / "places.mjs"
-    program.write_text(_PLACING + str(places_function(tokenizer.to_str())), "utf-8")
+    program.write_text(str(places_function(tokenizer.to_str())) + _PLACING, "utf-8")
     (tmp_path / "node_modules").symlink_to(node_modules())
     asked = json.dumps({"described": json.loads(tokenizer.to_str()), "texts": texts})
     done = subprocess.run(["node", program], input=asked, capture_output=True, text=True, check=True)
