@@ -102,13 +102,15 @@ def packed_spans(
     calibration: dict[str, Any],
     base: dict[str, str],
     beside: dict[str, bytes],
+    schema: dict[str, Any] = SCHEMA,
 ) -> bytes:
+    """A signed artifact of the adapter `blob`."""
     content = members() | {
         "adapter.safetensors": blob,
         "adapter_config.json": canonical_json(config),
         "extraction.json": canonical_json(plan.to_json()),
         "calibration.json": canonical_json(calibration),
-        "spec.json": canonical_json({"name": "mails", "output": {"type": "json", "schema": SCHEMA}}),
+        "spec.json": canonical_json({"name": "mails", "output": {"type": "json", "schema": schema}}),
     }
     content |= {f"{name}.json": data for name, data in beside.items()}
     content.pop("labels.json")
