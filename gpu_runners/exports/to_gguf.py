@@ -33,8 +33,8 @@ def export_gguf(original: Original, out: Path, *, base_dir: Path | None) -> int:
     kolm = original.kolm
     if not is_causal(kolm.members):
         raise ExportRefused(
-            "The artifact answers with an encoder, and --to gguf is made for causal students: use --to onnx, peft or "
-            "sentence-transformers."
+            "The artifact answers with an encoder, and --to gguf is made for causal students: use --to onnx, peft or, "
+            "of a label student, sentence-transformers."
         )
     wanted = kolm.manifest["base"]
     base = open_causal_base(wanted["id"], base_dir=base_dir)

@@ -9,18 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpu_runners.exports.encoder_student import LabelStudent, open_label_student
-from gpu_runners.exports.folder import Original, Target, copy_members, write_folder
-from gpu_runners.exports.to_onnx import MEMBERS, MODEL, write_model, write_reading
+from gpu_runners.exports.folder import Original, Target, write_folder
+from gpu_runners.exports.span_student import Student, open_student, write_documents
+from gpu_runners.exports.to_onnx import MODEL, write_model, write_reading
 
 
 def export_openvino(original: Original, out: Path, *, base_dir: Path | None, int8: bool) -> int:
     """Write the folder; returns its bytes. Raises ExportRefused, JobFailed, OSError, ImportError."""
-    student = open_label_student(original.kolm, base_dir=base_dir)
+    student = open_student(original.kolm, base_dir=base_dir)
     return write_folder(out, original, Target.OPENVINO, partial(_fill, student, original, int8))
 
 
-def _fill(student: LabelStudent, original: Original, int8: bool, folder: Path) -> Mapping[str, Any]:
+def _fill(student: Student, original: Original, int8: bool, folder: Path) -> Mapping[str, Any]:
     import openvino
 
     graph = folder / MODEL
@@ -29,5 +29,5 @@ def _fill(student: LabelStudent, original: Original, int8: bool, folder: Path) -
     openvino.save_model(model, folder / "model.xml", compress_to_fp16=False)
     graph.unlink()
     write_reading(student, folder)
-    copy_members(original.kolm, folder, MEMBERS)
+    write_documents(student, original.kolm, folder)
     return {"precision": "int8" if int8 else "fp32", "reading": student.reading.to_json()}

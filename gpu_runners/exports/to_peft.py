@@ -1,4 +1,4 @@
-"""`kolm export --to peft`: the LoRA adapter as PEFT loads it over the base, of a label student with its head beside it.
+"""`kolm export --to peft`: the LoRA adapter as PEFT loads it over the base, an encoder's heads beside it.
 
 The base is named, not copied: `export.json` has its sha256.
 """
@@ -12,13 +12,12 @@ from typing import Any
 from backend.domain.artifact.kolm_verify import Kolm
 from gpu_runners.artifacts.label_model import read_json
 from gpu_runners.errors import ExportRefused
-from gpu_runners.exports.encoder_student import LabelStudent, open_label_student
 from gpu_runners.exports.folder import Original, Target, copy_members, write_folder
-from gpu_runners.exports.head import write_head
+from gpu_runners.exports.head import write_head, write_span_heads
+from gpu_runners.exports.span_student import SpanStudent, Student, open_student, write_documents
 from gpu_runners.models import causal_adapter
 from gpu_runners.models.tensor_files import is_bf16, save_arrays
 
-_LABEL_MEMBERS = ("labels.json", "calibration.json", "rules.json")
 CAUSAL_MEMBERS = ("prompt.json", "labels.json", "calibration.json", "rules.json", "recipes.json")
 
 
@@ -26,13 +25,13 @@ def export_peft(original: Original, out: Path, *, base_dir: Path | None) -> int:
     """Write the folder; returns its bytes. Raises ExportRefused, JobFailed, OSError."""
     if causal_adapter.is_causal(original.kolm.members):
         return write_folder(out, original, Target.PEFT, partial(_fill_causal, original.kolm))
-    student = open_label_student(original.kolm, base_dir=base_dir)
+    student = open_student(original.kolm, base_dir=base_dir)
     if not student.adapter.lora:
         raise ExportRefused(
-            "The student is a head on its frozen base and has no adapter that PEFT could load: use --to onnx or --to "
-            "sentence-transformers."
+            "The student is a head on its frozen base and has no adapter that PEFT could load: use --to onnx or, of a "
+            "label student, --to sentence-transformers."
         )
-    return write_folder(out, original, Target.PEFT, partial(_fill_label, student, original.kolm))
+    return write_folder(out, original, Target.PEFT, partial(_fill_encoder, student, original.kolm))
 
 
 def write_causal_adapter(kolm: Kolm, folder: Path) -> None:
@@ -48,7 +47,7 @@ def _fill_causal(kolm: Kolm, folder: Path) -> Mapping[str, Any]:
     return {}
 
 
-def _fill_label(student: LabelStudent, kolm: Kolm, folder: Path) -> Mapping[str, Any]:
+def _fill_encoder(student: Student, kolm: Kolm, folder: Path) -> Mapping[str, Any]:
     tensors = {}
     for path, (a, b) in student.adapter.lora.items():
         tensors[f"base_model.model.{path}.lora_A.weight"] = a
@@ -56,12 +55,15 @@ def _fill_label(student: LabelStudent, kolm: Kolm, folder: Path) -> Mapping[str,
     data = save_arrays(tensors, in_bf16=lambda name: is_bf16(tensors[name]), metadata={"format": "pt"})
     (folder / "adapter_model.safetensors").write_bytes(data)
     (folder / "adapter_config.json").write_text(json.dumps(_peft_config(student), indent=1), "utf-8")
-    write_head(student, folder)
-    copy_members(kolm, folder, _LABEL_MEMBERS)
+    if isinstance(student, SpanStudent):
+        write_span_heads(student, folder)
+    else:
+        write_head(student, folder)
+    write_documents(student, kolm, folder)
     return {"reading": student.reading.to_json()}
 
 
-def _peft_config(student: LabelStudent) -> dict[str, Any]:
+def _peft_config(student: Student) -> dict[str, Any]:
     """Whole paths as targets: where the top layers alone were trained, PEFT adds nothing to the others."""
     return {
         "peft_type": "LORA",

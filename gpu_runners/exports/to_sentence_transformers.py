@@ -11,9 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gpu_runners.errors import ExportRefused
 from gpu_runners.exports.encoder_student import LabelStudent, open_label_student
 from gpu_runners.exports.folder import Original, Target, copy_members, write_folder
 from gpu_runners.exports.head import write_head
+from gpu_runners.exports.span_student import is_span_student
 
 _MEMBERS = ("labels.json", "calibration.json", "rules.json")
 _TOKENIZER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json")
@@ -22,6 +24,11 @@ _PROMPT = "classification"
 
 def export_sentence_transformers(original: Original, out: Path, *, base_dir: Path | None) -> int:
     """Write the folder; returns its bytes. Raises ExportRefused, JobFailed, OSError."""
+    if is_span_student(original.kolm):
+        raise ExportRefused(
+            "The artifact has a span student, which tags tokens and has no sentence vectors: use --to onnx, --to "
+            "openvino or --to peft."
+        )
     student = open_label_student(original.kolm, base_dir=base_dir)
     return write_folder(out, original, Target.SENTENCE_TRANSFORMERS, partial(_fill, student, original))
 

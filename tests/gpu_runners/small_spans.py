@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.domain.answers.json_values import answer_text
+from backend.domain.artifact.building import build_kolm
+from backend.domain.canonical import canonical_json
 from backend.domain.extraction.learning import learn_plan
 from backend.domain.extraction.plan import ExtractionPlan
 from backend.domain.jobs.span_jobs import DistillSpansJob, DistillSpansResult, SpanOptions
 from gpu_runners.models.bases import MINILM
+from tests.backend.domain.artifact.tiny_kolm import KEY, fields, members
 
 LINE = {
     "type": "object",
@@ -75,3 +78,40 @@ def span_job(
         checkpoint_every_s=checkpoint_every_s,
     )
     return job, data, plan
+
+
+def span_kolm(trained: TrainedSpans, **beside: bytes) -> bytes:
+    """A signed artifact around the trained adapter, with the members that packaging gives it; `beside` are documents by
+    their name without the ending."""
+    base = {"id": trained.job.base_model, "sha256": trained.result.base_model_sha256}
+    return packed_spans(
+        trained.blob,
+        config=trained.result.adapter_config,
+        plan=trained.plan,
+        calibration=trained.result.calibration,
+        base=base,
+        beside=beside,
+    )
+
+
+def packed_spans(
+    blob: bytes,
+    *,
+    config: dict[str, Any],
+    plan: ExtractionPlan,
+    calibration: dict[str, Any],
+    base: dict[str, str],
+    beside: dict[str, bytes],
+    schema: dict[str, Any] = SCHEMA,
+) -> bytes:
+    """A signed artifact of the adapter `blob`."""
+    content = members() | {
+        "adapter.safetensors": blob,
+        "adapter_config.json": canonical_json(config),
+        "extraction.json": canonical_json(plan.to_json()),
+        "calibration.json": canonical_json(calibration),
+        "spec.json": canonical_json({"name": "mails", "output": {"type": "json", "schema": schema}}),
+    }
+    content |= {f"{name}.json": data for name, data in beside.items()}
+    content.pop("labels.json")
+    return build_kolm(content, manifest_fields=fields(base=base, task_type="json", name="mails"), key=KEY)

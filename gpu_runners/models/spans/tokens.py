@@ -62,9 +62,9 @@ class SpanTokenizer:
         most = readable_tokens(read_config(base))
         self.max_tokens = max_tokens if most is None else min(max_tokens, most)
         self.prefix = prefix
-        self._before, self._after = self._specials()
-        self._before += tuple(self._tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else ()
-        self.room = self.max_tokens - len(self._before) - len(self._after)
+        self.before, self.after = self._specials()  # the ids around those of a window
+        self.before += tuple(self._tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else ()
+        self.room = self.max_tokens - len(self.before) - len(self.after)
         if self.room < LEAST_WINDOW:
             raise JobFailed(
                 f"The encoder {base.name!r} has room for {self.room} tokens of an input beside its prefix. Use another "
@@ -95,8 +95,8 @@ class SpanTokenizer:
         start, step = 0, self.room - self.room // OVERLAP
         while True:
             stop = min(len(ids), start + self.room)
-            inside = (*self._before, *ids[start:stop], *self._after)
-            windows.append(Window(ids=inside, first=len(self._before), tokens=range(start, stop)))
+            inside = (*self.before, *ids[start:stop], *self.after)
+            windows.append(Window(ids=inside, first=len(self.before), tokens=range(start, stop)))
             if stop == len(ids):
                 return SpanTokens(offsets=tuple(offsets), glued=_continues_words(text, offsets), windows=tuple(windows))
             start += step

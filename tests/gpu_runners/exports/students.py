@@ -8,13 +8,16 @@ import numpy as np
 from backend.domain.artifact.building import build_kolm
 from backend.domain.artifact.kolm_verify import read_kolm
 from backend.domain.canonical import canonical_json, sha256_hex
+from backend.domain.extraction.learning import learn_plan
 from gpu_runners.exports.folder import Original
 from gpu_runners.models import causal_adapter
 from gpu_runners.models.bases import open_base
 from gpu_runners.models.causal_base import CausalBase
 from gpu_runners.models.label_adapter import FORMAT, SCALE, Adapter, AdapterConfig, Head, to_bytes
+from gpu_runners.models.spans import adapter as spans
 from tests.backend.domain.artifact.tiny_kolm import KEY, fields, members
 from tests.gpu_runners.small_encoders import make_encoder
+from tests.gpu_runners.small_spans import SCHEMA, packed_spans, span_pairs
 from tests.gpu_runners.small_task import LABELS
 
 WIDTH = 32  # of the random encoders
@@ -59,6 +62,39 @@ def random_label_kolm(base_dir: Path, family: str, pooling: str, *, lora: bool =
         "calibration.json": canonical_json({"temperature_ppm": 700_000}),
     }
     return build_kolm(content, manifest_fields=fields(base={"id": base.name, "sha256": base.sha256}), key=KEY)
+
+
+def random_span_kolm(base_dir: Path, family: str) -> bytes:
+    """A student of `small_spans.SCHEMA` over a random encoder of the family, with a prefix and a short window."""
+    base = open_base(make_encoder(base_dir / "encoder", family).name, base_dir=base_dir)
+    rng = np.random.default_rng(4)
+
+    def random(*shape: int) -> Any:
+        return rng.normal(0, 0.3, shape).astype(np.float32)
+
+    plan = learn_plan(SCHEMA, span_pairs(40))
+    sizes = spans.head_sizes(plan, has_lists=True)
+    heads = {name: Head(weight=random(rows, WIDTH), bias=random(rows)) for name, rows in sizes.items()}
+    places = _PLACES["modernbert" if family == "modernbert" else "bert"]
+    pairs = {place: (random(4, wide), random(WIDTH, 4)) for place, wide in places.items()}
+    config = spans.SpanConfig(
+        format=spans.FORMAT,
+        base=base.name,
+        base_sha256=base.sha256,
+        rank=4,
+        alpha=8,
+        target_modules=["dense", "query"],
+        max_tokens=34,
+        prefix="query: ",
+    )
+    return packed_spans(
+        spans.to_bytes(spans.SpanAdapter(lora=pairs, heads=heads, baseline=heads)),
+        config=config.to_json(),
+        plan=plan,
+        calibration={},
+        base={"id": base.name, "sha256": base.sha256},
+        beside={},
+    )
 
 
 def random_text_kolm(
