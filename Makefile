@@ -33,8 +33,8 @@ demo: setup
 	@$(RUN) -m deploy.embedded up --detach
 	@$(RUN) -m deploy.demo.refund_router
 
-# the json half of it, over the project's own small causal base
-demo-json: setup base
+# the json half of it: a student that copies values and chooses classes
+demo-json: setup
 	@$(RUN) -m deploy.embedded up --detach
 	@$(RUN) -m deploy.demo.order_extractor
 
