@@ -163,7 +163,7 @@ def places_function(tokenizer_json: str) -> str | None:
 
 
 def _trim(tokenizer: Tokenizer) -> str:
-    """What becomes of the spaces that a token begins with, as the tokenizer itself shows it."""
+    """Return what becomes of the spaces that a token begins with, as the tokenizer itself shows it."""
     offsets = tokenizer.encode(" zq zq", add_special_tokens=False).offsets
     starts = {start for start, _ in offsets}
     if 3 in starts:
