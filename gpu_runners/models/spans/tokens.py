@@ -81,7 +81,7 @@ class SpanTokenizer:
     def n_tokens(self, text: str) -> int:
         """Count the tokens of a text with the special ones and the prefix, however many windows it has."""
         (read,) = self.read([text])
-        return len(read.offsets) + len(self._before) + len(self._after)
+        return len(read.offsets) + len(self.before) + len(self.after)
 
     def _specials(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The special tokens before and after a text."""
