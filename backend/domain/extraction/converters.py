@@ -84,7 +84,7 @@ class Conversion:
             return None
         match self.converter:
             case Converter.CHOICE:
-                return _choice_of(self.choices).get(code_of(text))
+                return _choice_of(self.choices).get(fold(text))
             case Converter.DATE_DAY_FIRST | Converter.DATE_MONTH_FIRST:
                 is_day_first = self.converter is Converter.DATE_DAY_FIRST
                 return read_date(text, is_day_first=is_day_first, year=self.year)
@@ -119,7 +119,7 @@ class Conversion:
         )
 
 
-def code_of(text: str) -> str:
+def fold(text: str) -> str:
     """The letters and digits of a text, folded: what two spellings of a value have in common."""
     return "".join(char for char in text.casefold() if char.isalnum())
 
@@ -155,7 +155,7 @@ def _choice_of(choices: Sequence[str]) -> dict[str, str]:
             _CHOICES.clear()
         by_code: dict[str, str] = {}
         for choice in choices:
-            by_code[code_of(choice)] = "" if code_of(choice) in by_code else choice
+            by_code[fold(choice)] = "" if fold(choice) in by_code else choice
         _CHOICES[key] = {code: choice for code, choice in by_code.items() if choice and code}
     return _CHOICES[key]
 

@@ -19,6 +19,7 @@ from gpu_runners.models.tensor_files import Array
 PPM = 1_000_000
 IMPOSSIBLE = np.float32(-1e9)
 _EDGE = 1e-6
+MOST_OF_SPARE = 0.5
 MOST_TRIED, LEAST_TRIED = 4, 0.01  # classes of a closed set that are tried with the tags that they allow
 SPANS, SETS, ANSWER = "spans", "classes", "answer"  # the kinds of what a confidence is about
 
@@ -46,6 +47,11 @@ class Calibration:
         slope, offset = self.lines.get(kind, (1.0, 0.0))
         return float(expit(slope * logit(min(max(raw, _EDGE), 1 - _EDGE)) + offset))
 
+    def _span(self, span: SpanRead) -> float:
+        """The confidence of a span; of a spare one, which the likeliest tags leave out, even odds at most."""
+        calibrated = self(SPANS, span.confidence)
+        return min(calibrated, MOST_OF_SPARE) if span.is_spare else calibrated
+
     def to_json(self) -> dict[str, list[int]]:
         return {kind: [round(value * PPM) for value in line] for kind, line in sorted(self.lines.items())}
 
@@ -56,7 +62,7 @@ class Calibration:
     def reading(self, reading: Reading) -> Reading:
         """The reading with calibrated confidences."""
         return Reading(
-            spans=tuple(replace(one, confidence=self(SPANS, one.confidence)) for one in reading.spans),
+            spans=tuple(replace(one, confidence=self._span(one)) for one in reading.spans),
             classes=tuple(replace(one, confidence=self(SETS, one.confidence)) for one in reading.classes),
             confidence=self(ANSWER, reading.confidence),
         )

@@ -13,7 +13,7 @@ from tests.factories import make_member
 
 MOST_QUERIES = 30
 MOST_WITH_DRAFTS = 36  # of pages that set the draft cache's log, and the texts behind it, beside what was billed
-MOST_BYTES = 120_000
+MOST_BYTES = 130_000  # the editor with the json example, of three hundred mails, is the largest
 INLINE = re.compile(r"<script(?![^>]*\bsrc=)(?![^>]*application/json)|\sstyle=|\son[a-z]+=\"", re.IGNORECASE)
 
 

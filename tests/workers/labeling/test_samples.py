@@ -165,7 +165,7 @@ def test_no_likeliest_tokens_are_asked_for_unless_they_are_learnt(tenant, monkey
 
 
 def test_a_runner_of_the_release_before_reads_the_job_of_a_spec_without_soft_targets(tenant):
-    run = start(at_distillation(json_answer, tenant=tenant, **json_spec()))
+    run = start(at_distillation(json_answer, tenant=tenant, **json_spec(train={"causal": {"rank": 4}})))
     assert "soft_weight" not in distill_offer(run, first_trial(run.spec)).payload["options"]
     spec = json_spec(train={"causal": {"soft_targets": "top20", "soft_weight": 0.25}})
     run = start(at_distillation(json_answer, tenant=tenant, **spec))

@@ -43,7 +43,7 @@ def test_the_valid_samples_of_each_accepted_answer_are_kept_as_they_are_trained(
     def label(text: str) -> list[str]:
         return [f"```json\n{json_answer(text)}\n```", json_answer(text), "{}"]
 
-    row = labeled(tenant, monkeypatch, label, **json_spec(recipes=ON))
+    row = labeled(tenant, monkeypatch, label, **json_spec(recipes=ON, train={"kind": "causal"}))
     found = observed(row)
     accepted = [one.answer for one in candidates(row, state__in=("trained", "left_out"))]
     assert [one["output"] for one in found[: len(accepted)]] == accepted
@@ -81,8 +81,8 @@ def test_answers_of_an_earlier_compile_are_observed_by_their_votes(tenant, monke
     def label(text: str) -> list[str]:
         return [json_answer(text)] * 3
 
-    labeled(tenant, monkeypatch, label, **json_spec(recipes=ON))
-    row = labeled(tenant, monkeypatch, label, **json_spec(recipes=ON))
+    labeled(tenant, monkeypatch, label, **json_spec(recipes=ON, train={"kind": "causal"}))
+    row = labeled(tenant, monkeypatch, label, **json_spec(recipes=ON, train={"kind": "causal"}))
     assert step(row, StepName.LABELING).output["facts"]["n_labeled_before"] > 0
     assert all(len(one["samples"]) == 3 for one in observed(row)[:6])
 

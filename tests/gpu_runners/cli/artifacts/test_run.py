@@ -84,18 +84,21 @@ def test_a_text_may_hold_what_python_takes_for_a_line_end(home: Path, trained: T
     assert main(["run", "a.kolm", "--jsonl", "in.jsonl"]) == 0
 
 
+DOUBTFUL = "?"  # a text without anything to read
+
+
 def test_a_span_students_line_names_the_fields_it_is_unsure_of_and_its_json_all_of_them(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (home / "a.kolm").write_bytes(spans_kolm())
     ((text, answer),) = order_pairs(1, start=53)
-    (home / "in.jsonl").write_text(json.dumps({"input": text}) + "\n" + json.dumps({"input": "hello"}) + "\n")
+    (home / "in.jsonl").write_text(json.dumps({"input": text}) + "\n" + json.dumps({"input": DOUBTFUL}) + "\n")
     assert main(["run", "a.kolm", "--jsonl", "in.jsonl"]) == 0
     first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert json.loads(first["output"]) == answer
     assert [text[one["start"] : one["end"]] for one in first["fields"][:2]] == [answer["item"], answer["city"]]
     doubted = {one["path"] for one in second["fields"] if one["confidence_ppm"] < 800_000}
     assert doubted
-    assert main(["run", "a.kolm", "hello"]) == 0
+    assert main(["run", "a.kolm", DOUBTFUL]) == 0
     line = capsys.readouterr().out
     assert all(path in line.partition("  unsure of ")[2] for path in doubted)
