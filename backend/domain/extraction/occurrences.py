@@ -34,10 +34,10 @@ class Document:
         starts: list[int] = []
         ends: list[int] = []
         for start, end in self._clusters():
-            letters = fold(unicode_form("NFC", self.text[start:end]))
-            chars.append(letters)
-            starts += [start] * len(letters)
-            ends += [end] * len(letters)
+            bare = fold(unicode_form("NFC", self.text[start:end]))
+            chars.append(bare)
+            starts += [start] * len(bare)
+            ends += [end] * len(bare)
         return "".join(chars), starts, ends
 
     def _clusters(self) -> Iterable[Span]:
@@ -114,8 +114,8 @@ def _candidates(document: Document, conversion: Conversion, value: Any) -> Itera
 def _alike(document: Document, value: str, keep: Callable[[str], bool]) -> Iterable[Span]:
     """The places whose letters and digits, or digits alone, are those of the value, with the punctuation that it may
     have at its ends."""
-    letters = "".join(filter(keep, fold(unicode_form("NFC", value))))
-    if not letters:  # of punctuation alone
+    bare = "".join(filter(keep, fold(unicode_form("NFC", value))))
+    if not bare:  # of punctuation alone
         at = document.text.find(value) if value else -1
         while at >= 0:
             yield at, at + len(value)
@@ -126,14 +126,14 @@ def _alike(document: Document, value: str, keep: Callable[[str], bool]) -> Itera
         kept = [i for i, char in enumerate(folded) if char.isdecimal()]
         folded, starts, ends = "".join(folded[i] for i in kept), [starts[i] for i in kept], [ends[i] for i in kept]
     before, after = _edges(value)
-    at, n = folded.find(letters), 0
+    at, n = folded.find(bare), 0
     while at >= 0 and n < MOST_PLACES:
-        start, end = starts[at], ends[at + len(letters) - 1]
+        start, end = starts[at], ends[at + len(bare) - 1]
         yield start, end
         if before or after:
             for wide in range(_MARGIN):
                 yield max(0, start - before), min(len(document.text), end + after + wide)
-        at, n = folded.find(letters, at + 1), n + 1
+        at, n = folded.find(bare, at + 1), n + 1
 
 
 def _edges(value: str) -> tuple[int, int]:
