@@ -1,9 +1,13 @@
-"""Two slot-filling sets beside SNIPS, read from folders that a reader fetches: ATIS and SLURP as json tasks.
+"""Slot-filling sets beside SNIPS, read from folders that a reader fetches: ATIS, SLURP, Restaurant-8K and the two
+domains of NLU++ as json tasks.
 
 ATIS (Hemphill et al. 1990): `data/atis/{train,test}/{seq.in,seq.out,label}` of github.com/MiuLab/SlotGated-SLU. SLURP
 (Bastianelli et al. 2020, CC BY 4.0 for the text): `dataset/slurp/{test,devel}.jsonl` of github.com/pswietojanski/slurp;
 its test side trains here and its devel side is held out, since the training side is too large for the snapshot that
-was at hand. Not part of the project, and nothing of it is committed.
+was at hand. Restaurant-8K (Coope et al. 2020: one slot or two an utterance, no intent) and NLU++ (Casanueva et al.
+2022: any number of 40 or 48 intents; folds 0 to 9 train, 10 to 19 are held out): `span_extraction/restaurant8k` and
+`nlupp/data` of github.com/PolyAI-LDN/task-specific-datasets (CC BY 4.0). Not part of the project, and nothing of it is
+committed.
 """
 
 import json
@@ -47,6 +51,71 @@ def atis(folder: Path) -> SlotSet:
 def slurp(folder: Path) -> SlotSet:
     """Raises FileNotFoundError."""
     return _set("SLURP", _slurp_side(folder / "test.jsonl"), _slurp_side(folder / "devel.jsonl"))
+
+
+def restaurant8k(folder: Path) -> SlotSet:
+    """Raises FileNotFoundError."""
+    sides = [_restaurant_side(folder / "span_extraction/restaurant8k" / name) for name in ("train_0.json", "test.json")]
+    return _made("Restaurant-8K", *sides, head={})
+
+
+def nlupp_hotels(folder: Path) -> SlotSet:
+    """Raises FileNotFoundError."""
+    return _nlupp("NLU++ hotels", folder / "nlupp/data/hotels")
+
+
+def nlupp_banking(folder: Path) -> SlotSet:
+    """Raises FileNotFoundError."""
+    return _nlupp("NLU++ banking", folder / "nlupp/data/banking")
+
+
+def _restaurant_side(path: Path) -> list[Row]:
+    rows = []
+    for row in json.loads(path.read_text("utf-8")):
+        text, slots = row["userInput"]["text"], {}
+        for label in row.get("labels", []):
+            span = label["valueSpan"]
+            slots[label["slot"]] = text[span.get("startIndex", 0) : span["endIndex"]]
+        rows.append((text, {"slots": slots}))
+    return rows
+
+
+def _nlupp(name: str, folder: Path) -> SlotSet:
+    def side(folds: range) -> list[Row]:
+        rows = [row for fold in folds for row in json.loads((folder / f"fold{fold}.json").read_text("utf-8"))]
+        return [
+            (
+                row["text"],
+                {
+                    "intents": sorted(row.get("intents", [])),
+                    "slots": {slot: value["text"] for slot, value in sorted(row.get("slots", {}).items())},
+                },
+            )
+            for row in rows
+        ]
+
+    train, held = side(range(10)), side(range(10, 20))
+    intents = sorted({intent for _, answer in (*train, *held) for intent in answer["intents"]})
+    return _made(name, train, held, head={"intents": {"type": "array", "items": {"type": "string", "enum": intents}}})
+
+
+def _made(name: str, train: Sequence[Row], held: Sequence[Row], *, head: dict[str, Any]) -> SlotSet:
+    """A set of answers with `slots` of one text each, and of a schema that has `head` before them."""
+    unseen = {text for text, _ in held}
+    kept = tuple({text: (text, answer) for text, answer in train if text not in unseen}.values())
+    names = sorted({slot for _, answer in (*train, *held) for slot in answer["slots"]})
+    slots = {
+        "type": "object",
+        "properties": {slot: {"type": "string"} for slot in names},
+        "additionalProperties": False,
+    }
+    schema = {
+        "type": "object",
+        "properties": head | {"slots": slots},
+        "required": [*head, "slots"],
+        "additionalProperties": False,
+    }
+    return SlotSet(name=name, train=kept, held_out=tuple(held), schema=schema)
 
 
 def _atis_side(folder: Path) -> list[tuple[str, str, Slots]]:

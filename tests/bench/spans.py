@@ -2,7 +2,7 @@
 encoder. Prints the tables of docs/benchmarks/spans.md.
 
 The runner's trainer and engine without a stack: the annotations are the pairs, so no teacher is in between. DATA has
-`snips/` in it (default $KOLM_DATA, else ../shared/data); --atis and --slurp name the folders of those sets
+`snips/` in it (default $KOLM_DATA, else ../shared/data); --atis, --slurp and --polyai name the folders of other sets
 (tests/bench/slot_data.py says where they are from). A set that is not there is left out with a word.
 """
 
@@ -34,7 +34,7 @@ from gpu_runners.models.spans.adapter import SpanConfig, from_bytes, head_sizes
 from gpu_runners.models.spans.decoding import PLAIN, Calibration
 from gpu_runners.models.spans.forward import SpanForward
 from tests.bench.banking77_data import data_folder
-from tests.bench.slot_data import Row, SlotSet, atis, slurp, snips
+from tests.bench.slot_data import Row, SlotSet, atis, nlupp_banking, nlupp_hotels, restaurant8k, slurp, snips
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("data", nargs="?", type=Path, default=data_folder())
     parser.add_argument("--atis", type=Path, default=None)
     parser.add_argument("--slurp", type=Path, default=None)
+    parser.add_argument("--polyai", type=Path, default=None)
     parser.add_argument("--n-train", type=int, nargs="+", default=[200, 1200])
     parser.add_argument("--n-held-out", type=int, default=None)
     parser.add_argument("--seeds", type=int, nargs="+", default=[7])
@@ -79,6 +80,9 @@ def _sets(chosen: argparse.Namespace) -> list[SlotSet]:
         (snips, chosen.data),
         (atis, chosen.atis),
         (slurp, chosen.slurp),
+        (restaurant8k, chosen.polyai),
+        (nlupp_hotels, chosen.polyai),
+        (nlupp_banking, chosen.polyai),
     ]
     for read, folder in readers:
         try:
@@ -168,7 +172,7 @@ def _marks(model: SpanModel, held: Sequence[Row]) -> Marks:
             answer = parse_answer(row["output"])
             f1.append(field_scores(answer, gold).f1_ppm / 1e6)
             exact.append(is_exact(answer, gold))
-            intent.append(answer["intent"] == gold["intent"])
+            intent.append(all(answer[name] == gold[name] for name in ("intent", "intents") if name in gold))
             confidences.append(row["confidence"])
     return Marks(f1=f1, exact=exact, intent=intent, own_ms=1e3 * median(times), confidence=mean(confidences))
 

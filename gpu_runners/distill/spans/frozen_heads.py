@@ -1,8 +1,11 @@
 """The naive alternative: the same heads trained on the states of the frozen encoder, which are computed once."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 
+import numpy as np
 import torch
+from scipy.special import logsumexp
 
 from backend.domain.jobs.span_jobs import SpanOptions
 from gpu_runners.distill.label.adamw import AdamW
@@ -13,8 +16,9 @@ from gpu_runners.distill.label.fit import learning_rate_factor
 from gpu_runners.distill.label.nets import LoraBody
 from gpu_runners.distill.spans.dataset import Example
 from gpu_runners.distill.spans.net import Gathered, Heads, gather_states, loss_of
-from gpu_runners.models.label_adapter import Head
+from gpu_runners.models.label_adapter import SCALE, Head
 from gpu_runners.models.spans.adapter import CLASSES
+from gpu_runners.models.tensor_files import Array
 
 EPOCHS = 20
 LEARNING_RATE = 1e-2  # of 3e-3, 1e-2 and 3e-2 the best on SNIPS' training side
@@ -38,22 +42,23 @@ class FrozenStates:
                 self.kept.append(gather_states(states, mask, [(len(example.windows), example.places)]))
 
     def class_heads(self, sizes: Mapping[str, int], members: Iterable[int], *, many: Set[int]) -> dict[str, Head]:
-        """Fit a logistic regression for each closed set on those of the examples that are members: where training
-        begins, as a label student's does (docs/decisions/0006-two-fits.md)."""
+        """Fit a logistic regression for each closed set on those of the examples that are members, of a set of which
+        several classes may hold one for each class: where training begins, as a label student's does
+        (docs/decisions/0006-two-fits.md)."""
         there = [i for i in members if i < len(self.kept)]
         heads = {}
         for name, rows in sizes.items():
             rule = int(name.removeprefix(CLASSES)) if name.startswith(CLASSES) else -1
             asked = [i for i in there if rule in self.examples[i].classes]
-            if rule < 0 or rule in many or not asked:
+            if rule < 0 or not asked:
                 continue
-            pairs = [
-                Labelled(text="", label=self.examples[i].classes[rule][0], weight=self.examples[i].weight)
-                for i in asked
-            ]
-            if len({pair.label for pair in pairs}) == rows >= 2:
-                means = torch.cat([self.kept[i].means for i in asked]).cpu().numpy()
-                heads[name] = fit_head(means, pairs, n_labels=rows)
+            means = torch.cat([self.kept[i].means for i in asked]).cpu().numpy()
+            classes = [self.examples[i].classes[rule] for i in asked]
+            weights = [self.examples[i].weight for i in asked]
+            if rule in many:
+                heads[name] = _fit_members(means, classes, weights, rows=rows)
+            else:
+                heads[name] = _fit_classes(means, [one[0] for one in classes], weights, rows=rows)
         return heads
 
     def fit_heads(self, sizes: Mapping[str, int], options: SpanOptions, *, many: Set[int]) -> dict[str, Head]:
@@ -76,3 +81,34 @@ class FrozenStates:
                 optimizer.step(LEARNING_RATE * factor)
                 step += 1
         return heads.arrays()
+
+
+def _fit_classes(means: Array, classes: Sequence[int], weights: Sequence[float], *, rows: int) -> Head:
+    """A logistic regression over the classes that the pairs have; the others begin as improbable as half a pair."""
+    there = sorted(set(classes))
+    weight = np.zeros((rows, means.shape[1]), np.float32)
+    bias = np.full(rows, math.log(0.5 / len(classes)), np.float32)
+    if len(there) == 1:
+        bias[there] = 0
+        return Head(weight=weight, bias=bias)
+    pairs = [Labelled(text="", label=there.index(one), weight=w) for one, w in zip(classes, weights, strict=True)]
+    head = fit_head(means, pairs, n_labels=len(there))
+    weight[there] = head.weight
+    bias += float(logsumexp(SCALE * means @ head.weight.T + head.bias, axis=1).mean())
+    bias[there] = head.bias
+    return Head(weight=weight, bias=bias)
+
+
+def _fit_members(means: Array, classes: Sequence[tuple[int, ...]], weights: Sequence[float], *, rows: int) -> Head:
+    """A logistic regression for each class on its own; of a class that all or none of the pairs have, its log-odds."""
+    weight, bias = np.zeros((rows, means.shape[1]), np.float32), np.zeros(rows, np.float32)
+    for number in range(rows):
+        is_there = [number in one for one in classes]
+        n_there = sum(is_there)
+        if n_there in (0, len(classes)):
+            bias[number] = math.log((n_there + 0.5) / (len(classes) - n_there + 0.5))
+            continue
+        pairs = [Labelled(text="", label=int(there), weight=w) for there, w in zip(is_there, weights, strict=True)]
+        head = fit_head(means, pairs, n_labels=2)
+        weight[number], bias[number] = head.weight[1] - head.weight[0], head.bias[1] - head.bias[0]
+    return Head(weight=weight, bias=bias)
