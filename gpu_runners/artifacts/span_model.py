@@ -85,7 +85,7 @@ class SpanModel:
             )
         body = runtime.body(adapter.lora, rank=config.rank, alpha=config.alpha)
         return cls(
-            forward=SpanForward(body, adapter.heads),
+            forward=SpanForward(body, adapter.heads, adapter.added_kinds()),
             tokenizer=SpanTokenizer(base, max_tokens=config.max_tokens, prefix=config.prefix),
             assembler=Assembler(schema, plan),
             schema=schema,

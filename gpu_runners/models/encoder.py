@@ -9,9 +9,11 @@ The 16 is part of the model: unit vectors alone give logits within [-1, 1] * |w|
 epochs growing W.
 """
 
+import inspect
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -121,6 +123,21 @@ def load_body(base: Base, *, keep_pooler: bool = False) -> nn.Module:
         parameter.requires_grad_(False)
     frozen: nn.Module = body.eval()
     return frozen
+
+
+def takes_added(body: nn.Module) -> bool:
+    """Say whether `body_states` can add to the embeddings of its words."""
+    return "inputs_embeds" in inspect.signature(body.forward).parameters
+
+
+def body_states(body: nn.Module, ids: Tensor, mask: Tensor, added: Tensor | None = None) -> Tensor:
+    """(b, t, d) states of the last layer of (b, t) ids, padded on the right. `added`, (n, d) of the real tokens, one
+    row after another, is added to the embeddings of the words."""
+    if added is None:
+        return cast(Tensor, body(input_ids=ids, attention_mask=mask).last_hidden_state)
+    words = body.get_input_embeddings()(ids)  # type: ignore[operator]
+    spread = torch.zeros_like(words).masked_scatter(mask.bool().unsqueeze(-1), added.to(words.dtype))
+    return cast(Tensor, body(inputs_embeds=words + spread, attention_mask=mask).last_hidden_state)
 
 
 def width_of(body: nn.Module) -> int:

@@ -32,8 +32,9 @@ class Body(Protocol):
     device: str
     width: int
 
-    def states(self, rows: Sequence[Sequence[int]]) -> Array:
-        """(n, t, d) float32 states of the last layer for n rows of token ids, padded on the right."""
+    def states(self, rows: Sequence[Sequence[int]], added: Sequence[Array] | None = None) -> Array:
+        """(n, t, d) float32 states of the last layer for n rows of token ids, padded on the right. `added`, (t, d) of
+        each row, is added to the embeddings of its words."""
         ...
 
 
@@ -83,8 +84,8 @@ class NumpyBody:
     def __init__(self, bert: NumpyBert) -> None:
         self.bert, self.width = bert, bert.width
 
-    def states(self, rows: Sequence[Sequence[int]]) -> Array:
-        return self.bert.states(rows)
+    def states(self, rows: Sequence[Sequence[int]], added: Sequence[Array] | None = None) -> Array:
+        return self.bert.states(rows, added)
 
 
 class NumpyEngine:
@@ -136,12 +137,15 @@ class _TorchBody:
         self._body, self.width, self.device = body.to(best_device()).eval(), width_of(body), str(best_device())
         self._pad_id = int(getattr(body.config, "pad_token_id", 0) or 0)
 
-    def states(self, rows: Sequence[Sequence[int]]) -> Array:
+    def states(self, rows: Sequence[Sequence[int]], added: Sequence[Array] | None = None) -> Array:
         import torch
 
+        from gpu_runners.models.encoder import body_states
+
         ids, mask = (torch.from_numpy(one).to(self.device) for one in pad(rows, pad_id=self._pad_id))
+        more = None if added is None else torch.from_numpy(np.concatenate(added)).to(self.device)
         with torch.inference_mode():
-            out: Array = self._body(input_ids=ids, attention_mask=mask).last_hidden_state.float().cpu().numpy()
+            out: Array = body_states(self._body, ids, mask, more).float().cpu().numpy()
         return out
 
 

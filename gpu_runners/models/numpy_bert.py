@@ -105,17 +105,27 @@ class NumpyBert:
         unit: Array = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
         return unit
 
-    def states(self, rows: Sequence[Sequence[int]]) -> Array:
-        """(n, t, d) float32 states of the last layer, padded on the right."""
+    def states(self, rows: Sequence[Sequence[int]], added: Sequence[Array] | None = None) -> Array:
+        """(n, t, d) float32 states of the last layer, padded on the right. `added`, (t, d) of each row, is added to the
+        embeddings of its words."""
         ids, present = pad(rows, pad_id=self.pad_id)
-        return self._hidden_states(ids, present.astype(np.float32))
+        more = None
+        if added is not None:
+            more = np.zeros((*ids.shape, self.width), np.float32)
+            for row, own in enumerate(added):
+                more[row, : len(own)] = own
+        return self._hidden_states(ids, present.astype(np.float32), more)
 
-    def _hidden_states(self, ids: NDArray[np.int64], mask: Array) -> Array:
-        if len(ids) == 1:
-            return self._column_states(ids)
+    def _embeddings(self, ids: NDArray[np.int64], added: Array | None) -> Array:
         w = self.weights
         x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]
-        x = self._norm(x + w["embeddings.position_embeddings.weight"][self.positions(ids)], "embeddings.LayerNorm")
+        x = x + w["embeddings.position_embeddings.weight"][self.positions(ids)]
+        return self._norm(x if added is None else x + added, "embeddings.LayerNorm")
+
+    def _hidden_states(self, ids: NDArray[np.int64], mask: Array, added: Array | None = None) -> Array:
+        if len(ids) == 1:
+            return self._column_states(ids, added)
+        x = self._embeddings(ids, added)
         bias = (1.0 - mask[:, None, None, :]) * np.float32(-1e9)
         for layer in range(self.n_layers):
             at = f"encoder.layer.{layer}."
@@ -127,13 +137,12 @@ class NumpyBert:
             x = self._norm(x + self._linear(inner, at + "output.dense"), at + "output.LayerNorm")
         return x
 
-    def _column_states(self, ids: NDArray[np.int64]) -> Array:
+    def _column_states(self, ids: NDArray[np.int64], added: Array | None) -> Array:
         """(1, t, d) of one text, computed with its tokens as columns: a fifth faster for so few tokens, whose time is
         that of reading the weights."""
-        w = self.weights
-        x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]
-        x = self._norm(x + w["embeddings.position_embeddings.weight"][self.positions(ids)], "embeddings.LayerNorm")
-        self._columns = self._columns or [_Columns.of_layer(w, n, n_heads=self.n_heads) for n in range(self.n_layers)]
+        x = self._embeddings(ids, added)
+        layers = range(self.n_layers)
+        self._columns = self._columns or [_Columns.of_layer(self.weights, n, n_heads=self.n_heads) for n in layers]
         columns = np.ascontiguousarray(x[0].T)
         for layer in self._columns:
             columns = layer(columns, self.eps)

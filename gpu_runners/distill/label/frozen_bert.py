@@ -96,14 +96,16 @@ class FrozenBert:
         out, into = self._tensors[f"encoder.layer.{layer}.{site}.weight"].shape
         return out // len(SITES[site]), into
 
-    def start(self, rows: Sequence[Sequence[int]]) -> Batch:
-        """The embeddings of token-id rows."""
+    def start(self, rows: Sequence[Sequence[int]], added: Tensor | None = None) -> Batch:
+        """The embeddings of token-id rows. `added`, (n, d) of their tokens, one row after another, is added to those of
+        the words."""
         numbers, present = pad(rows, pad_id=self._bert.pad_id)
         real = present.astype(bool)
         ids = torch.from_numpy(numbers[real]).to(self.device)
         positions = torch.from_numpy(self._bert.positions(numbers)[real]).to(self.device)
         w = self._tensors
         x = w["word_embeddings.weight"][ids] + w["type"] + w["position_embeddings.weight"][positions]
+        x = x if added is None else x + added
         x = nn.functional.layer_norm(x, (self.width,), w["LayerNorm.weight"], w["LayerNorm.bias"], self._bert.eps)
         return self.batch(x, [len(row) for row in rows])
 

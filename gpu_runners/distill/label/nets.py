@@ -46,10 +46,13 @@ class Net(Protocol):
 
 
 class Engine(Protocol):
-    """A frozen base in memory. `target_modules`: leaf names of the layers that get LoRA matrices."""
+    """A frozen base in memory. `target_modules`: leaf names of the layers that get LoRA matrices; `takes_added`: its
+    `lora` can add to the embeddings of the words."""
 
     @property
     def name(self) -> str: ...
+    @property
+    def takes_added(self) -> bool: ...
     @property
     def libraries(self) -> Sequence[str]: ...
     @property
@@ -80,7 +83,7 @@ def load_engine(base: Base, *, device: torch.device, pooling: Pooling, precision
 
 
 class LeanEngine:
-    name = "lean"
+    name, takes_added = "lean", True
     libraries = ("torch",)
     target_modules = ("dense", "key", "query", "value")
 
@@ -138,8 +141,9 @@ class LoraBody(Protocol):
     @property
     def trained(self) -> Mapping[str, nn.Parameter]: ...
 
-    def states(self, rows: Rows, *, dropout: float) -> tuple[Tensor, Tensor]:
-        """(b, t, d) float32 states of the last layer of some rows, padded on the right, and the (b, t) mask."""
+    def states(self, rows: Rows, *, dropout: float, added: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(b, t, d) float32 states of the last layer of some rows, padded on the right, and the (b, t) mask. `added`,
+        (n, d) of their tokens, one row after another, is added to the embeddings of the words."""
         ...
 
     def pairs(self) -> dict[str, tuple[Array, Array]]:
@@ -175,9 +179,9 @@ class LeanLora:
                 out.setdefault(layer, {})[site] = Lora(a=kept, b=b, scale=self._scale)
         return out
 
-    def states(self, rows: Rows, *, dropout: float) -> tuple[Tensor, Tensor]:
+    def states(self, rows: Rows, *, dropout: float, added: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(b, t, d) float32 states of the last layer, and the (b, t) mask; `dropout` is of what each layer adds."""
-        batch = self.body.start(rows)
+        batch = self.body.start(rows, added)
         states = through(self.body, batch, self.first, self.matrices(dropout=0.0), dropout=dropout)
         return batch.pad(states), batch.mask
 

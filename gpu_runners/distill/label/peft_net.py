@@ -13,7 +13,7 @@ from backend.domain.encoders.sentence_settings import Pooling
 from backend.domain.jobs.runner_jobs import TrainOptions
 from gpu_runners.distill.label.nets import Rows, first_layer
 from gpu_runners.models.bases import Base
-from gpu_runners.models.encoder import LabelNet, embed_all, load_body, width_of
+from gpu_runners.models.encoder import LabelNet, body_states, embed_all, load_body, takes_added, width_of
 from gpu_runners.models.encoder_tokens import pad
 from gpu_runners.models.label_adapter import Adapter, Head
 from gpu_runners.models.merging import from_peft, linear_names, lora_pairs
@@ -28,6 +28,7 @@ class PeftEngine:
         self.body, self.pooling, self.precision = body, pooling, precision
         self.n_layers, self.width = int(getattr(body.config, "num_hidden_layers", 0)), width_of(body)
         self.target_modules: Sequence[str] = linear_names(body)
+        self.takes_added = takes_added(body)
 
     @classmethod
     def load(cls, base: Base, *, device: torch.device, pooling: Pooling, precision: str) -> "PeftEngine":
@@ -86,12 +87,12 @@ class PeftLora:
         self._pad_id = int(getattr(engine.body.config, "pad_token_id", 0) or 0)
         self.trained = {name: p for name, p in self._body.named_parameters() if p.requires_grad}
 
-    def states(self, rows: Rows, *, dropout: float) -> tuple[Tensor, Tensor]:
+    def states(self, rows: Rows, *, dropout: float, added: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(b, t, d) float32 and the (b, t) mask. The body's own dropout is on where `dropout` is above 0."""
         self._body.train(dropout > 0)
         ids, mask = (torch.from_numpy(one).to(self.device) for one in pad(rows, pad_id=self._pad_id))
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._precision == "bf16"):
-            states: Tensor = self._body(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+            states = body_states(self._body, ids, mask, added).float()
         return states, mask
 
     def pairs(self) -> dict[str, tuple[Array, Array]]:

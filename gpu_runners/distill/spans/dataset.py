@@ -27,12 +27,14 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A pair as a fit takes it. `windows` are the ids of the windows that train; of each token of the text that lies in
+    """A pair as a fit takes it. `windows` are the ids of the windows that train, `kinds` the kinds of the same tokens;
+    of each token of the text that lies in
     one, `places` has its window and its place there, `offsets` and `glued` are as `SpanTokens` has them, `tags` has its
     tag in each layer, and `opens` 1, 0 or NOT_ASKED. `classes` has by rule the number of the class, or of a MANY rule
     the numbers of those that are there."""
 
     windows: tuple[tuple[int, ...], ...]
+    kinds: tuple[tuple[int, ...], ...]
     places: tuple[tuple[int, int], ...]
     offsets: tuple[tuple[int, int], ...]
     glued: tuple[bool, ...]
@@ -104,6 +106,7 @@ def example_of(
     kept = [(i, place_of[window], place) for i, (window, place) in enumerate(tokens.owners()) if window in place_of]
     return Example(
         windows=tuple(tokens.windows[i].ids for i in chosen),
+        kinds=tuple(tokens.windows[i].kinds for i in chosen),
         places=tuple((window, place) for _, window, place in kept),
         offsets=tuple(tokens.offsets[i] for i, _, _ in kept),
         glued=tuple(tokens.glued[i] for i, _, _ in kept),

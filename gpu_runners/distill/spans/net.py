@@ -5,6 +5,9 @@
     classes.r (b, c)        of each input: its class of the closed set r, on the unit mean of its states, times 16, as a
                             label student's head
 
+`kinds` (9, d) is a vector of each feature of a token's kind (`gpu_runners.models.spans.kinds`), added to the embedding
+of its word.
+
 An input of several windows is several rows of the batch: its tokens are gathered from the windows that count, and the
 mean goes over all of them.
 """
@@ -19,7 +22,9 @@ from gpu_runners.distill.label.nets import LoraBody
 from gpu_runners.distill.spans.dataset import NOT_ASKED, Example
 from gpu_runners.models.label_adapter import SCALE, Head
 from gpu_runners.models.merging import to_numpy
-from gpu_runners.models.spans.adapter import CLASSES, OPENS, TAGS
+from gpu_runners.models.spans.adapter import CLASSES, KINDS, OPENS, TAGS
+from gpu_runners.models.spans.kinds import N_FEATURES, features
+from gpu_runners.models.tensor_files import Array
 
 CLASS_SHARE = 0.5  # of a head of classes, and of `opens`, in the loss; the tags of a layer count 1
 HEAD = "head."
@@ -40,7 +45,7 @@ class Heads:
     def __init__(
         self, sizes: Mapping[str, int], *, width: int, device: torch.device, begun: Mapping[str, Head] | None = None
     ) -> None:
-        self.sizes = sizes
+        self.sizes, self.width = sizes, width
         self.trained: dict[str, nn.Parameter] = {}
         for name, rows in sizes.items():
             self.trained[f"{HEAD}{name}.weight"] = nn.Parameter(torch.zeros((rows, width), device=device))
@@ -68,16 +73,29 @@ class Heads:
 
 
 class SpanNet:
-    """`lora` on its body under `heads`."""
+    """`lora` on its body under `heads`. `reads_kinds`: whether the vectors of kinds are trained."""
 
-    def __init__(self, lora: LoraBody, heads: Heads) -> None:
+    def __init__(self, lora: LoraBody, heads: Heads, *, reads_kinds: bool) -> None:
         self.lora, self.heads, self.device = lora, heads, lora.device
         self.trained: dict[str, nn.Parameter] = {**lora.trained, **heads.trained}
+        if reads_kinds:
+            self.trained[KINDS] = nn.Parameter(torch.zeros((N_FEATURES, heads.width), device=self.device))
+            self._features = torch.from_numpy(features()).to(self.device)
 
     def gather(self, examples: Sequence[Example], *, dropout: float) -> Gathered:
         rows = [window for example in examples for window in example.windows]
-        states, mask = self.lora.states(rows, dropout=dropout)
+        states, mask = self.lora.states(rows, dropout=dropout, added=self._added(examples))
         return gather_states(states, mask, [(len(example.windows), example.places) for example in examples])
+
+    def kinds(self) -> Array | None:
+        """(N_FEATURES, d) of the features of kinds, None where none are read."""
+        return to_numpy(self.trained[KINDS]) if KINDS in self.trained else None
+
+    def _added(self, examples: Sequence[Example]) -> Tensor | None:
+        if KINDS not in self.trained:
+            return None
+        kinds = [kind for example in examples for window in example.kinds for kind in window]
+        return (self._features @ self.trained[KINDS]).index_select(0, torch.tensor(kinds, device=self.device))
 
 
 def gather_states(states: Tensor, mask: Tensor, texts: Sequence[tuple[int, Sequence[tuple[int, int]]]]) -> Gathered:

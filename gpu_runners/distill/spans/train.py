@@ -37,6 +37,7 @@ from gpu_runners.distill.spans.dataset import align_pairs, example_of, read_pair
 from gpu_runners.distill.spans.fit import Fit
 from gpu_runners.distill.spans.frozen_heads import FrozenStates
 from gpu_runners.distill.spans.net import Heads, SpanNet
+from gpu_runners.distill.spans.noise import with_noise
 from gpu_runners.distill.spans.options import read_options
 from gpu_runners.distill.spans.swapping import Swapping
 from gpu_runners.errors import JobFailed, JobStopped
@@ -48,7 +49,7 @@ from gpu_runners.models.spans.adapter import SpanAdapter, SpanConfig, head_sizes
 from gpu_runners.models.spans.decoding import PLAIN, Calibration
 from gpu_runners.models.spans.tokens import SpanTokenizer
 
-TRAINER = 1  # counts the changes after which a checkpoint of before is no other's to go on with
+TRAINER = 2  # counts the changes after which a checkpoint of before is no other's to go on with
 
 
 class Phase(StrEnum):
@@ -131,7 +132,8 @@ class _Run:
         begun = self.frozen.class_heads(self.sizes, members, many=self.many)
         torch.manual_seed(self.options.seed)
         lora = self.engine.lora(rank=self.options.rank, alpha=self.options.alpha)
-        net = SpanNet(lora, Heads(self.sizes, width=self.engine.width, device=lora.device, begun=begun))
+        heads = Heads(self.sizes, width=self.engine.width, device=lora.device, begun=begun)
+        net = SpanNet(lora, heads, reads_kinds=self.engine.takes_added)
         swapping = Swapping(
             self.plan,
             self.assembler.leaves,
@@ -142,7 +144,11 @@ class _Run:
             share=self.options.swap_share,
             seed=self.options.seed,
         )
-        return Fit(net, swapping.of_epoch, self._options_of(self.phase), many=self.many)
+        options = self._options_of(self.phase)
+        noisy = with_noise(
+            swapping.of_epoch, mask_share=options.mask_share, mask_id=self.tokenizer.mask_id, seed=options.seed
+        )
+        return Fit(net, noisy, options, many=self.many)
 
     def _options_of(self, phase: Phase) -> SpanOptions:
         """The options of a fit: the one that calibrates goes over its pairs half as often."""
@@ -158,7 +164,8 @@ class _Run:
             self._calibrate()
             self.fit = self._new_fit_of(Phase.TRAIN)
         frozen = self.frozen.fit_heads(self.sizes, self.options, many=self.many)
-        return SpanAdapter(lora=self.fit.net.lora.pairs(), heads=self.fit.net.heads.arrays(), baseline=frozen)
+        net = self.fit.net
+        return SpanAdapter(lora=net.lora.pairs(), heads=net.heads.arrays(), baseline=frozen, kinds=net.kinds())
 
     def _new_fit_of(self, phase: Phase) -> Fit:
         self.phase = phase
@@ -250,6 +257,7 @@ class _Run:
             "deterministic": True,
             "prefix": self.settings.prefix,
             "window": self.tokenizer.max_tokens,
+            "kinds": self.engine.takes_added,
             "layers_of_tags": len(self.plan.layers),
             "n_train": len(self.pairs),
             "n_validation": len(self.held),

@@ -4,7 +4,8 @@ One safetensors blob: `lora.<module>.A` and `.B` as a label adapter has them, an
 states: `tags.<layer>` of one tagging each, (1 + 2 n, d) for its n leaves, rows outside, begins, goes on, begins ...;
 `opens` (1, d), whether a span begins a new element of its list, where the plan has lists of objects;
 `classes.<rule>` (n_choices, d) of each closed set, on the mean of the states. `baseline.<head>` are the same heads
-trained on the frozen base. All bfloat16 but biases; in memory float32.
+trained on the frozen base. `kinds` (N_FEATURES, d): what each feature of a token's kind adds to the embedding of its
+word, where the adapter has it. All bfloat16 but biases; in memory float32.
 """
 
 import dataclasses
@@ -15,10 +16,12 @@ from typing import Any, Self
 from backend.domain.encoders.sentence_settings import MAX_PREFIX
 from backend.domain.extraction.plan import ExtractionPlan
 from gpu_runners.models.label_adapter import Head, finite_arrays, unfit
+from gpu_runners.models.spans.kinds import N_FEATURES, features
 from gpu_runners.models.tensor_files import Array, save_arrays
 
 FORMAT = "kolm.spans-encoder/1"
 TAGS, OPENS, CLASSES, BASELINE = "tags.", "opens", "classes.", "baseline."
+KINDS = "kinds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +77,26 @@ class SpanAdapter:
     lora: Mapping[str, tuple[Array, Array]]
     heads: Mapping[str, Head]
     baseline: Mapping[str, Head]
+    kinds: Array | None = None
 
     @property
     def n_parameters(self) -> int:
-        """The number of trained parameters: LoRA matrices and heads, not the baseline."""
+        """The number of trained parameters: LoRA matrices, heads and kinds, not the baseline."""
         heads = sum(head.weight.size + head.bias.size for head in self.heads.values())
-        return sum(a.size + b.size for a, b in self.lora.values()) + heads
+        kinds = 0 if self.kinds is None else self.kinds.size
+        return sum(a.size + b.size for a, b in self.lora.values()) + heads + kinds
+
+    def added_kinds(self) -> Array | None:
+        """(N_KINDS, d): what each kind adds to the embedding of a token's word."""
+        return None if self.kinds is None else features() @ self.kinds
 
 
 def to_bytes(adapter: SpanAdapter) -> bytes:
     tensors: dict[str, Array] = {}
     for path, (a, b) in adapter.lora.items():
         tensors[f"lora.{path}.A"], tensors[f"lora.{path}.B"] = a, b
+    if adapter.kinds is not None:
+        tensors[KINDS] = adapter.kinds
     for prefix, heads in (("", adapter.heads), (BASELINE, adapter.baseline)):
         for name, head in heads.items():
             tensors[f"{prefix}{name}.weight"], tensors[f"{prefix}{name}.bias"] = head.weight, head.bias
@@ -97,11 +108,14 @@ def from_bytes(data: bytes, sizes: Mapping[str, int]) -> SpanAdapter:
     tensors = finite_arrays(data)
     heads = {name: _head(tensors, name, rows) for name, rows in sizes.items()}
     baseline = {name: _head(tensors, f"{BASELINE}{name}", rows) for name, rows in sizes.items()}
+    kinds = tensors.pop(KINDS, None)
+    if kinds is not None and (kinds.ndim != 2 or len(kinds) != N_FEATURES):
+        raise unfit(f"its kinds are {kinds.shape}, not {N_FEATURES} vectors")
     paths = sorted({name.removeprefix("lora.")[:-2] for name in tensors})
     if set(tensors) != {f"lora.{path}.{side}" for path in paths for side in "AB"}:
         raise unfit("it has tensors that are neither a head nor a whole LoRA pair")
     lora = {path: (tensors[f"lora.{path}.A"], tensors[f"lora.{path}.B"]) for path in paths}
-    return SpanAdapter(lora=lora, heads=heads, baseline=baseline)
+    return SpanAdapter(lora=lora, heads=heads, baseline=baseline, kinds=kinds)
 
 
 def _head(tensors: dict[str, Array], name: str, rows: int) -> Head:

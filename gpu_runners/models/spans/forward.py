@@ -7,19 +7,22 @@ import numpy as np
 from gpu_runners.models.encoder_runtimes import Body
 from gpu_runners.models.label_adapter import SCALE, Head, unfit
 from gpu_runners.models.spans.adapter import CLASSES
-from gpu_runners.models.spans.tokens import SpanTokens
+from gpu_runners.models.spans.kinds import N_KINDS
+from gpu_runners.models.spans.tokens import SpanTokens, Window
 from gpu_runners.models.tensor_files import Array
 
 MOST_WINDOWS = 32  # in one forward pass
 
 
 class SpanForward:
-    """`heads` on the states of `body`."""
+    """`heads` on the states of `body`. `kinds` (N_KINDS, d): what is added to the embeddings of the tokens' words."""
 
     batch = 32
 
-    def __init__(self, body: Body, heads: Mapping[str, Head]) -> None:
-        self.body, self.device = body, body.device
+    def __init__(self, body: Body, heads: Mapping[str, Head], kinds: Array | None = None) -> None:
+        self.body, self.device, self._kinds = body, body.device, kinds
+        if kinds is not None and kinds.shape != (N_KINDS, body.width):
+            raise unfit(f"its kinds are {kinds.shape[1]} wide, the base {body.width}")
         of_tokens = [name for name in heads if not name.startswith(CLASSES)]
         self._classes = {name: head for name, head in heads.items() if name.startswith(CLASSES)}
         for name, head in heads.items():
@@ -40,8 +43,7 @@ class SpanForward:
     def logits(self, texts: Sequence[SpanTokens]) -> Iterator[dict[str, Array]]:
         """Yield of each text the logits of its tokens by the heads of tokens, (n, rows), and of the heads of classes,
         (rows,)."""
-        windows = [window.ids for text in texts for window in text.windows]
-        states = iter(self._states(windows))
+        states = iter(self._states([window for text in texts for window in text.windows]))
         for text in texts:
             own = [next(states) for _ in text.windows]
             tokens = self._tokens(text, own)
@@ -51,15 +53,16 @@ class SpanForward:
             out = {name: scores[:, part] for name, part in self._parts}
             yield out | {name: head.weight @ unit + head.bias for name, head in self._classes.items()}
 
-    def _states(self, windows: Sequence[Sequence[int]]) -> list[Array]:
+    def _states(self, windows: Sequence[Window]) -> list[Array]:
         """(t, d) states of each window; windows of like lengths are computed together."""
-        order = sorted(range(len(windows)), key=lambda i: len(windows[i]))
+        order = sorted(range(len(windows)), key=lambda i: len(windows[i].ids))
         out: list[Array] = [np.zeros((0, self.body.width), np.float32)] * len(windows)
         for start in range(0, len(order), MOST_WINDOWS):
             chosen = order[start : start + MOST_WINDOWS]
-            states = self.body.states([windows[i] for i in chosen])
-            for i, own in zip(chosen, states, strict=True):
-                out[i] = own[: len(windows[i])]
+            rows, kinds = [windows[i].ids for i in chosen], self._kinds
+            added = None if kinds is None else [kinds[list(windows[i].kinds)] for i in chosen]
+            for i, own in zip(chosen, self.body.states(rows, added), strict=True):
+                out[i] = own[: len(windows[i].ids)]
         return out
 
     def _tokens(self, text: SpanTokens, states: Sequence[Array]) -> Array:

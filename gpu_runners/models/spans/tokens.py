@@ -14,18 +14,21 @@ from backend.domain.extraction.occurrences import Document
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_tokens import bare_tokenizer, read_config
+from gpu_runners.models.spans.kinds import NO_KIND, kinds_of
 
 OVERLAP = 4  # a window shares a fourth of its tokens with the next
 MAX_CHARS = 100_000  # of an input; what follows is not read
 LEAST_WINDOW = 16
+MASKS = ("[MASK]", "<mask>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Token ids with the special tokens and the prefix; `first` is the number of the first token of the text among
-    them, and `tokens` are the numbers, within the text, of the text's tokens in it."""
+    """Token ids with the special tokens and the prefix, and their kinds (`kinds`); `first` is the number of the first
+    token of the text among them, and `tokens` are the numbers, within the text, of the text's tokens in it."""
 
     ids: tuple[int, ...]
+    kinds: tuple[int, ...]
     first: int
     tokens: range
 
@@ -78,6 +81,12 @@ class SpanTokenizer:
         encodings = self._tokenizer.encode_batch(clean, add_special_tokens=False)
         return [self._windows(text, one) for text, one in zip(clean, encodings, strict=True)]
 
+    @property
+    def mask_id(self) -> int | None:
+        """The token that stands for one that cannot be read; None where the tokenizer has none."""
+        ids = (self._tokenizer.token_to_id(token) for token in MASKS)
+        return next((one for one in ids if one is not None), None)
+
     def n_tokens(self, text: str) -> int:
         """Count the tokens of a text with the special ones and the prefix, however many windows it has."""
         (read,) = self.read([text])
@@ -91,12 +100,14 @@ class SpanTokenizer:
 
     def _windows(self, text: str, encoding: Encoding) -> SpanTokens:
         ids, offsets = encoding.ids, encoding.offsets
-        windows = []
+        kinds, windows = kinds_of(text, offsets), []
+        before, after = (NO_KIND,) * len(self.before), (NO_KIND,) * len(self.after)
         start, step = 0, self.room - self.room // OVERLAP
         while True:
             stop = min(len(ids), start + self.room)
             inside = (*self.before, *ids[start:stop], *self.after)
-            windows.append(Window(ids=inside, first=len(self.before), tokens=range(start, stop)))
+            own = (*before, *kinds[start:stop], *after)
+            windows.append(Window(ids=inside, kinds=own, first=len(self.before), tokens=range(start, stop)))
             if stop == len(ids):
                 return SpanTokens(offsets=tuple(offsets), glued=_continues_words(text, offsets), windows=tuple(windows))
             start += step
