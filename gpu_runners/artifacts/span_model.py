@@ -55,6 +55,10 @@ class SpanModel:
     def device(self) -> str:
         return self.forward.device
 
+    @property
+    def engine_name(self) -> str:
+        return self.forward.body.name
+
     def n_tokens(self, text: str) -> int:
         """Count the tokens of an input, special ones included. Those that two windows read count once."""
         return self.tokenizer.n_tokens(text)

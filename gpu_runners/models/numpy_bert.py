@@ -101,9 +101,7 @@ class NumpyBert:
         """(n, d) float32 unit rows of token-id rows: the last layer's states of the real tokens, pooled."""
         ids, present = pad(rows, pad_id=self.pad_id)
         mask = present.astype(np.float32)
-        pooled = pool(self._hidden_states(ids, mask), mask, pooling)
-        unit: Array = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
-        return unit
+        return unit_rows(self._hidden_states(ids, mask), mask, pooling)
 
     def states(self, rows: Sequence[Sequence[int]]) -> Array:
         """(n, t, d) float32 states of the last layer, padded on the right."""
@@ -113,10 +111,7 @@ class NumpyBert:
     def _hidden_states(self, ids: NDArray[np.int64], mask: Array) -> Array:
         if len(ids) == 1:
             return self._column_states(ids)
-        w = self.weights
-        x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]
-        x = self._norm(x + w["embeddings.position_embeddings.weight"][self.positions(ids)], "embeddings.LayerNorm")
-        bias = (1.0 - mask[:, None, None, :]) * np.float32(-1e9)
+        x, bias = self.embeddings(ids), mask_bias(mask)
         for layer in range(self.n_layers):
             at = f"encoder.layer.{layer}."
             x = self._norm(
@@ -130,15 +125,24 @@ class NumpyBert:
     def _column_states(self, ids: NDArray[np.int64]) -> Array:
         """(1, t, d) of one text, computed with its tokens as columns: a fifth faster for so few tokens, whose time is
         that of reading the weights."""
-        w = self.weights
-        x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]
-        x = self._norm(x + w["embeddings.position_embeddings.weight"][self.positions(ids)], "embeddings.LayerNorm")
+        x, w = self.embeddings(ids), self.weights
         self._columns = self._columns or [_Columns.of_layer(w, n, n_heads=self.n_heads) for n in range(self.n_layers)]
         columns = np.ascontiguousarray(x[0].T)
         for layer in self._columns:
             columns = layer(columns, self.eps)
         out: Array = columns.T[None]
         return out
+
+    def embeddings(self, ids: NDArray[np.int64]) -> Array:
+        """(n, t, d) of token ids: what goes into the first layer."""
+        w = self.weights
+        x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]
+        return self._norm(x + w["embeddings.position_embeddings.weight"][self.positions(ids)], "embeddings.LayerNorm")
+
+    def without_layers(self) -> "NumpyBert":
+        """A copy that computes `embeddings` alone; its tables are shared."""
+        kept = {name: tensor for name, tensor in self.weights.items() if name.startswith("embeddings.")}
+        return NumpyBert(kept, self._config)
 
     def positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n, t). RoBERTa's family counts the tokens that are not padding, wherever they stand."""
@@ -173,8 +177,21 @@ class NumpyBert:
         return normed
 
 
+def mask_bias(mask: Array) -> Array:
+    """(n, 1, 1, t) of the (n, t) mask: what is added to the attention's scores."""
+    bias: Array = (1.0 - mask[:, None, None, :]) * np.float32(-1e9)
+    return bias
+
+
+def unit_rows(hidden: Array, mask: Array, pooling: Pooling) -> Array:
+    """(n, d) of (n, t, d) states and the (n, t) mask, padded on the right: pooled, at length 1."""
+    pooled = pool(hidden, mask, pooling)
+    unit: Array = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+    return unit
+
+
 def pool(hidden: Array, mask: Array, pooling: Pooling) -> Array:
-    """(n, d) of (n, t, d) states and the (n, t) mask, padded on the right: what `encoder.pool` computes in torch."""
+    """The same before its length is made 1: what `encoder.pool` computes in torch."""
     weights = mask
     match pooling:
         case Pooling.CLS:

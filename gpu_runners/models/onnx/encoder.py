@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from backend.domain.encoders.sentence_settings import Pooling
-from gpu_runners.exports.onnx.graph import Graph
 from gpu_runners.models.numpy_bert import NumpyBert
+from gpu_runners.models.onnx.graph import Graph
 from gpu_runners.models.tensor_files import Array
 
 WORDS = "embeddings.word_embeddings.weight"
@@ -42,6 +42,12 @@ def encoder_body(graph: Graph, bert: NumpyBert, tokens: TokenInputs, *, int8_wor
     absent = graph.add("Sub", graph.constant(1.0), tokens.weights, name="mask.absent")
     wide = graph.add("Unsqueeze", absent, graph.constant([1, 2], np.int64), name="mask.wide")
     bias = graph.add("Mul", wide, graph.constant(-1e9), name="mask.bias")
+    return encoder_layers(graph, bert, hidden, bias)
+
+
+def encoder_layers(graph: Graph, bert: NumpyBert, hidden: str, bias: str) -> str:
+    """Add the layers alone: from embedded tokens, (batch, length, width), and what is added to the attention's scores,
+    (batch, 1, 1, length)."""
     for layer in range(bert.n_layers):
         hidden = _layer(graph, bert, hidden, bias, f"encoder.layer.{layer}.")
     return hidden
