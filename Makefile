@@ -13,7 +13,7 @@ WORKERS := -n $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or
 # bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-json demo-drafts up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-draft-pool bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama bench-exports test-servers bench-structured-output ledger-check backup restore lock wheel clean
+.PHONY: help setup demo demo-json demo-drafts up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-draft-pool bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama bench-exports bench-encoder-engines test-servers bench-structured-output ledger-check backup restore lock wheel clean
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -203,6 +203,10 @@ ledger-check: setup
 # ten minutes: an exported label student as ONNX, in four bytes a weight and in one, beside numpy
 bench-exports: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.exports $(KOLM_DATA)
+
+# ten minutes: a span student's answers by numpy and by ONNX Runtime, warm and as processes, on SNIPS below KOLM_DATA
+bench-encoder-engines: setup
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.encoder_engines $(KOLM_DATA)
 
 bench-banking77: setup
 	$(RUN) -m tests.bench.banking77 $(KOLM_DATA)

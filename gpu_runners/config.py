@@ -4,6 +4,8 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 
 from backend.domain.jobs.runner_jobs import RunnerJobKind
@@ -13,6 +15,14 @@ STILL_S = 60.0  # of silence without work, until a child is taken to stand still
 
 class BadSetting(Exception):
     """A setting is missing or cannot be read; the message says which and what to put."""
+
+
+class EncoderEngine(StrEnum):
+    """The library that computes a plain BERT or RoBERTa base when it answers; auto: ONNX Runtime where it pays."""
+
+    NUMPY = "numpy"
+    AUTO = "auto"
+    ONNX = "onnx"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +70,30 @@ def hub_config(environ: Mapping[str, str] = os.environ) -> HubConfig:
     )
 
 
+def encoder_engine(environ: Mapping[str, str] = os.environ) -> EncoderEngine:
+    """Read KOLM_ENCODER_ENGINE: auto (default; numpy where ONNX Runtime's packages are not here), numpy, onnx. Raises
+    BadSetting."""
+    text = environ.get("KOLM_ENCODER_ENGINE", "").strip() or EncoderEngine.AUTO
+    try:
+        engine = EncoderEngine(text)
+    except ValueError as error:
+        raise BadSetting(f"KOLM_ENCODER_ENGINE is {text[:40]!r}; use one of {', '.join(EncoderEngine)}.") from error
+    missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
+    if engine is EncoderEngine.ONNX and missing:
+        raise BadSetting(
+            f"KOLM_ENCODER_ENGINE is 'onnx', and {missing[0]} is not here: install kolm with its extra 'export' "
+            "(docs/client.md), or use auto."
+        )
+    return EncoderEngine.NUMPY if missing else engine
+
+
 def read_config(environ: Mapping[str, str] = os.environ) -> RunnerConfig:
     """Read KOLM_API_URL, KOLM_RUNNER_TOKEN (required), KOLM_RUNNER_NAME, KOLM_RUNNER_KINDS (comma-separated, default
     all), KOLM_KEYRING, KOLM_BASE_DIR, KOLM_RUNNER_MODELS (models kept warm, 8), KOLM_RUNNER_BASES (bases under them,
     3), KOLM_RUNNER_WAIT_S (20), KOLM_OUTAGE_S (600), KOLM_RUNNER_STILL_S (60). Raises BadSetting, for what
-    `hub_config` would refuse too."""
+    `hub_config` and `encoder_engine` would refuse too."""
     hub_config(environ)  # a child reads it when it opens a base; a wrong value ends the agent here
+    encoder_engine(environ)
     return RunnerConfig(
         api_url=require(environ, "KOLM_API_URL", "the web process's address, such as http://127.0.0.1:8000").rstrip(
             "/"

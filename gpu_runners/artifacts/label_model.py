@@ -57,6 +57,10 @@ class LabelModel:
     def device(self) -> str:
         return self.engine.device
 
+    @property
+    def engine_name(self) -> str:
+        return self.engine.name
+
     def n_tokens(self, text: str) -> int:
         """Count the tokens that are read of an input, special ones included."""
         return len(self.tokenizer.ids([text])[0])

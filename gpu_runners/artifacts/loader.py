@@ -18,7 +18,8 @@ from gpu_runners.errors import JobFailed
 from gpu_runners.memory import give_memory_back
 from gpu_runners.models.bases import Base, open_base
 from gpu_runners.models.causal_adapter import is_causal
-from gpu_runners.models.encoder_runtimes import Runtime, load_runtime
+from gpu_runners.models.encoder_runtimes import Runtime
+from gpu_runners.models.onnx.runtime import answering_runtime
 
 if TYPE_CHECKING:  # torch and transformers, which label tasks on BERT bases do without
     from gpu_runners.artifacts.generative_model import GenerativeModel
@@ -32,7 +33,8 @@ Opened = TypeVar("Opened")
 
 class Loader:
     """Models by the sha256 of their `.kolm`, at most `keep`, over at most `keep_bases` bases, each of which is loaded
-    once. Least recently used out first, a base with all models on it. One thread at a time."""
+    once. Least recently used out first, a base with all models on it. One thread at a time. `n_texts` is how many texts
+    a model will answer, None: as many as come (`answering_runtime`)."""
 
     def __init__(
         self,
@@ -42,9 +44,10 @@ class Loader:
         allow_untrusted: bool = False,
         keep: int = 8,
         keep_bases: int = 3,
+        n_texts: int | None = None,
     ) -> None:
         self._keyring, self._base_dir, self._allow_untrusted, self._keep = keyring, base_dir, allow_untrusted, keep
-        self._keep_bases = keep_bases
+        self._keep_bases, self._n_texts = keep_bases, n_texts
         self._models: OrderedDict[str, Model] = OrderedDict()
         self._models_on: OrderedDict[str, set[str]] = OrderedDict()  # a base's name: the sha256 of the models on it
         self._runtimes: dict[str, tuple[Base, Runtime]] = {}
@@ -108,7 +111,7 @@ class Loader:
     def base(self, name: str) -> tuple[Base, Runtime]:
         if name not in self._runtimes:
             base = self._open(lambda: open_base(name, base_dir=self._base_dir))
-            self._runtimes[name] = (base, load_runtime(base))
+            self._runtimes[name] = (base, answering_runtime(base, n_texts=self._n_texts))
         self._use(name)
         return self._runtimes[name]
 

@@ -8,7 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, Self, TypedDict, cast
 
-from backend.domain.answers.json_values import answer_text
+from backend.domain.answers.json_schemas import normal_schema
+from backend.domain.answers.json_values import normal_answer_text
 from backend.domain.extraction.assembling import Assembler, FieldRead
 from backend.domain.extraction.plan import ExtractionPlan
 from gpu_runners.artifacts.label_model import ONE_BY_ONE, read_json
@@ -50,10 +51,15 @@ class SpanModel:
     ) -> None:
         self.forward, self.tokenizer, self.assembler, self.schema = forward, tokenizer, assembler, schema
         self.calibration, self.rules = calibration, rules
+        self._normal_schema = normal_schema(schema)
 
     @property
     def device(self) -> str:
         return self.forward.device
+
+    @property
+    def engine_name(self) -> str:
+        return self.forward.body.name
 
     def n_tokens(self, text: str) -> int:
         """Count the tokens of an input, special ones included. Those that two windows read count once."""
@@ -146,7 +152,7 @@ class SpanModel:
     def _row(self, text: str, reading: Reading) -> dict[str, Any]:
         answer, fields = self.assembler.answer(text, reading.spans, reading.classes)
         return {
-            "output": answer_text(answer, self.schema),
+            "output": normal_answer_text(answer, self._normal_schema),
             "finish_reason": "stop",
             "n_tokens": 0,
             "confidence": round(reading.confidence, 6),

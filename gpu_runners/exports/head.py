@@ -6,7 +6,8 @@ softmax((scale * unit @ weight.T + bias) / temperature).
 
 Of a span student, heads.safetensors has `<head>.weight` (rows, width) and `<head>.bias` (rows,) in float32, heads.json
 the heads of tokens and of classes, pooling and scale. Logits of a token are state @ weight.T + bias, those of a class
-scale * unit @ weight.T + bias.
+scale * unit @ weight.T + bias. `kinds` (N_KINDS, width), where it is there, is added to the embeddings of the words by
+the kinds of their tokens, which kinds.py counts.
 """
 
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from backend.domain.encoders.sentence_settings import Pooling
 from gpu_runners.exports.encoder_student import LabelStudent
+from gpu_runners.exports.onnx.span_runners import KINDS
 from gpu_runners.exports.span_student import SpanStudent
 from gpu_runners.models.label_adapter import SCALE
 from gpu_runners.models.spans.adapter import CLASSES
@@ -37,6 +39,10 @@ def write_span_heads(student: SpanStudent, folder: Path) -> None:
     heads = student.adapter.heads
     arrays = {f"{name}.weight": head.weight for name, head in heads.items()}
     arrays |= {f"{name}.bias": head.bias for name, head in heads.items()}
+    added = student.adapter.added_kinds()
+    if added is not None:
+        arrays["kinds"] = added
+        (folder / "kinds.py").write_text(KINDS, "utf-8")
     (folder / "heads.safetensors").write_bytes(save_arrays(arrays, in_bf16=lambda _: False))
     described = {
         "tokens": [name for name in heads if not name.startswith(CLASSES)],

@@ -50,7 +50,8 @@ def _graph(student: Student, metadata: Mapping[str, str], *, int8_words: bool) -
     bert = student.merged_bert()
     if isinstance(student, SpanStudent):
         heads = student.adapter.heads
-        return span_model(bert, heads, metadata=metadata, int8_words=int8_words), list(heads)
+        kinds = student.adapter.added_kinds()
+        return span_model(bert, heads, metadata=metadata, kinds=kinds, int8_words=int8_words), list(heads)
     model = label_model(
         bert,
         student.adapter.head,
@@ -80,7 +81,13 @@ def _write_rules(rules: RulesFirst | None, folder: Path) -> bool:
 def _write_runners(student: Student, folder: Path, *, has_rules: bool) -> None:
     """Write run.py and run.mjs; of a span student whose tokens JavaScript cannot place, run.py alone."""
     if isinstance(student, SpanStudent):
-        python, javascript = span_runners.PYTHON, span_runners.javascript(student.tokenizer_json(), has_rules=has_rules)
+        reads_kinds = student.adapter.kinds is not None
+        tokenizer = student.tokenizer_json()
+        python = span_runners.python(reads_kinds=reads_kinds)
+        javascript = span_runners.javascript(tokenizer, has_rules=has_rules, reads_kinds=reads_kinds)
+        if reads_kinds:
+            (folder / "kinds.py").write_text(span_runners.KINDS, "utf-8")
+            (folder / "kinds.mjs").write_text(span_runners.KINDS_JAVASCRIPT, "utf-8")
     else:
         python, javascript = runners.PYTHON, runners.javascript(has_rules=has_rules)
     (folder / "run.py").write_text(python, "utf-8")

@@ -1,7 +1,7 @@
 """The runtimes that compute logits: numpy for plain BERT and RoBERTa bases (starts in no time), transformers for
-every other encoder.
+every other encoder. `onnx.runtime` has a third, for plain bases and many texts.
 
-A `Runtime` is a base in memory; `engine()` puts an adapter and a head on it. Both engines give the same logits to 1e-4
+A `Runtime` is a base in memory; `engine()` puts an adapter and a head on it. All engines give the same logits to 1e-4
 (tested).
 """
 
@@ -19,6 +19,7 @@ from gpu_runners.models.tensor_files import Array
 
 
 class Engine(Protocol):
+    name: str  # numpy, onnx, torch
     device: str
 
     def logits(self, rows: Sequence[Sequence[int]]) -> Array:
@@ -29,6 +30,7 @@ class Engine(Protocol):
 class Body(Protocol):
     """An adapted base without a head."""
 
+    name: str
     device: str
     width: int
 
@@ -53,6 +55,7 @@ class Runtime(Protocol):
 
 
 def load_runtime(base: Base) -> Runtime:
+    """The runtime that evaluates and exports, and that answers where ONNX Runtime does not."""
     return NumpyRuntime(base) if can_run(base) else TorchRuntime(base)
 
 
@@ -60,6 +63,12 @@ def head_logits(embedded: Array, head: Head) -> Array:
     """(n, n_labels) float32 logits of a head for (n, d) unit rows."""
     out: Array = np.float32(SCALE) * (embedded @ head.weight.T) + head.bias
     return out
+
+
+def check_width(head: Head, width: int) -> None:
+    """Raises JobFailed(invalid_adapter) for a head of another width than the base's."""
+    if head.weight.shape[1] != width:
+        raise unfit(f"its head is {head.weight.shape[1]} wide, the base {width}")
 
 
 class NumpyRuntime:
@@ -79,7 +88,7 @@ class NumpyRuntime:
 class NumpyBody:
     """`bert` has the adapter in its weights."""
 
-    device = "cpu"
+    name, device = "numpy", "cpu"
 
     def __init__(self, bert: NumpyBert) -> None:
         self.bert, self.width = bert, bert.width
@@ -91,11 +100,10 @@ class NumpyBody:
 class NumpyEngine:
     """`bert` has the adapter in its weights."""
 
-    device = "cpu"
+    name, device = "numpy", "cpu"
 
     def __init__(self, bert: NumpyBert, head: Head, pooling: str) -> None:
-        if head.weight.shape[1] != bert.width:
-            raise unfit(f"its head is {head.weight.shape[1]} wide, the base {bert.width}")
+        check_width(head, bert.width)
         self.bert, self._head, self._pooling = bert, head, Pooling(pooling)
 
     def logits(self, rows: Sequence[Sequence[int]]) -> Array:
@@ -131,6 +139,8 @@ class TorchRuntime:
 
 
 class _TorchBody:
+    name = "torch"
+
     def __init__(self, body: Any) -> None:
         from gpu_runners.models.encoder import best_device, width_of
 
@@ -151,6 +161,8 @@ class _TorchBody:
 
 class TorchEngine:
     """`net` has the adapter in its weights."""
+
+    name = "torch"
 
     def __init__(self, net: Any) -> None:
         from gpu_runners.models.encoder import best_device

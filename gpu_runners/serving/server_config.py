@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from backend.domain.jobs.blob_transfers import MAX_BLOB_BYTES
-from gpu_runners.config import BadSetting, folder, hub_config, number, require
+from gpu_runners.config import BadSetting, encoder_engine, folder, hub_config, number, require
 from gpu_runners.engine.planning.plan import Speculation
 from gpu_runners.serving.adapter_files import is_digest
 
@@ -61,8 +61,10 @@ class ServerConfig:
 
 def read_server_config(environ: Mapping[str, str] = os.environ) -> ServerConfig:
     """Read KOLM_API_URL, KOLM_RUNNER_TOKEN, KOLM_KEYRING (required), KOLM_BASE_DIR, KOLM_MAX_BLOB_BYTES and
-    KOLM_SERVER_*, which deploy/env.example explains. Raises BadSetting, for what `hub_config` would refuse too."""
+    KOLM_SERVER_*, which deploy/env.example explains. Raises BadSetting, for what `hub_config` and `encoder_engine`
+    would refuse too."""
     hub_config(environ)  # read when a base is opened; a wrong value ends the server here
+    encoder_engine(environ)
     api_url = require(environ, "KOLM_API_URL", "the web process's address, such as http://127.0.0.1:8000").rstrip("/")
     host = environ.get("KOLM_SERVER_HOST") or "127.0.0.1"
     port = int(number(environ, "KOLM_SERVER_PORT", 8014, low=1, high=65535))

@@ -60,7 +60,9 @@ class OnnxForward:
         for text in texts:
             (window,) = text.windows
             ids = np.array([window.ids])
-            values = self._session.run(self._names, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+            kinds = np.array([window.kinds])
+            inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_kinds": kinds}
+            values = self._session.run(self._names, inputs)
             own = slice(window.first, window.first + len(window.tokens))
             pairs = zip(self._names, values, strict=True)
             yield {name: value[0] if value.ndim == 2 else value[0, own] for name, value in pairs}

@@ -113,9 +113,11 @@ class Assembler:
         self, made: _Answer, number: int, text: str, spans: Sequence[SpanRead], *, nth: int | None = None
     ) -> None:
         rule, leaf = self.plan.rules[number], self.leaves[number]
+        read = self._value(number, text, spans) if spans else None
+        if read is None and not (rule.has_default or leaf.is_nullable or leaf.is_needed):
+            return
         steps = [(nth or 0) if step == ELEMENT else step for step in leaf.steps]
         path = path_of(steps)
-        read = self._value(number, text, spans)
         if read is not None:
             self._put_span(made, number, steps, *read)
         elif rule.has_default:

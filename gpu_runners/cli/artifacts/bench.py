@@ -106,7 +106,8 @@ def _measure_model(
     model.rules = None  # measured by themselves
     if isinstance(model, LabelModel | SpanModel):
         times = [model.predict([text])[0]["latency_us"] for text in inputs for _ in range(rounds)]
-        return {"engine": {"device": model.device}, "model_p50_us": round(statistics.median(times)), "arms": []}
+        engine = {"name": model.engine_name, "device": model.device}
+        return {"engine": engine, "model_p50_us": round(statistics.median(times)), "arms": []}
     from gpu_runners.artifacts.draft_measuring import arms_of, measure
 
     has_draft = "model " in str(model.engine.about.get("drafts"))

@@ -57,14 +57,15 @@ def rules_of(kolm: Kolm) -> "RulesFirst | None":
     return RulesFirst.from_members(kolm.members, labels=labels_of(kolm.members))
 
 
-def model_of(kolm: Kolm, *, max_running: int = 16, draft: str | None = None) -> "Model":
-    """The model of a verified artifact, its rules and its pack with it. Raises Refused."""
+def model_of(kolm: Kolm, *, max_running: int = 16, draft: str | None = None, n_texts: int | None = None) -> "Model":
+    """The model of a verified artifact, its rules and its pack with it, for `n_texts` texts, None: as many as come.
+    Raises Refused."""
     # a second thread gains nothing on one text and loses much on a busy machine
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     try:
         from gpu_runners.artifacts.loader import Loader, merged_model
-        from gpu_runners.config import base_dir
+        from gpu_runners.config import BadSetting, base_dir
         from gpu_runners.errors import JobFailed
         from gpu_runners.models.causal_adapter import is_causal
     except ImportError as error:
@@ -74,9 +75,11 @@ def model_of(kolm: Kolm, *, max_running: int = 16, draft: str | None = None) -> 
     try:
         if is_causal(kolm.members):
             return merged_model(kolm, base_dir=base_dir(), max_running=max_running, draft=draft)
-        return Loader(keyring=None, base_dir=base_dir()).model_of(kolm)
+        return Loader(keyring=None, base_dir=base_dir(), n_texts=n_texts).model_of(kolm)
     except JobFailed as error:
         raise Refused(error.message) from error
+    except BadSetting as error:
+        raise Refused(str(error)) from error
 
 
 def read_inputs(path: str) -> list[str]:

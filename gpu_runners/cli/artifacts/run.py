@@ -181,7 +181,7 @@ def _outputs(kolm: Kolm, inputs: Sequence[str]) -> list[dict[str, Any]]:
     from gpu_runners.artifacts.rules_first import predict_with_rules
 
     def model(left: Sequence[str]) -> list[dict[str, Any]]:
-        loaded = model_of(kolm)
+        loaded = model_of(kolm, n_texts=len(left))
         return [dict(row) for row in loaded.predict(left)]
 
     is_label = kolm.manifest["task_type"] == "label"

@@ -22,8 +22,8 @@ from gpu_runners.distill.label.nets import LoraBody
 from gpu_runners.distill.spans.dataset import NOT_ASKED, Example
 from gpu_runners.models.label_adapter import SCALE, Head
 from gpu_runners.models.merging import to_numpy
-from gpu_runners.models.spans.adapter import CLASSES, KINDS, OPENS, TAGS
-from gpu_runners.models.spans.kinds import N_FEATURES, features
+from gpu_runners.models.spans.adapter import CLASSES, KINDS, OPENS, TAGS, features
+from gpu_runners.models.spans.kinds import N_FEATURES
 from gpu_runners.models.tensor_files import Array
 
 CLASS_SHARE = 0.5  # of a head of classes, and of `opens`, in the loss; the tags of a layer count 1

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.domain.encoders.sentence_settings import Pooling
-from gpu_runners.exports.onnx.encoder import encoder_body, linear, pool_rows, token_inputs, unit_rows
-from gpu_runners.exports.onnx.graph import Graph
 from gpu_runners.models.label_adapter import SCALE, Head
 from gpu_runners.models.numpy_bert import NumpyBert
+from gpu_runners.models.onnx.encoder import encoder_body, linear, pool_rows, token_inputs, unit_rows
+from gpu_runners.models.onnx.graph import Graph
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -5,8 +5,12 @@ token stands, so run.mjs counts characters, in a way of its own for each kind of
 """
 
 import json
+from collections.abc import Mapping
+from pathlib import Path
 
 from tokenizers import Tokenizer
+
+from gpu_runners.models.spans import kinds
 
 PYTHON = """\
 # python run.py TEXT ...          needs: pip install onnxruntime tokenizers
@@ -15,7 +19,7 @@ PYTHON = """\
 import json, sys
 from pathlib import Path
 import numpy, onnxruntime, tokenizers
-
+$IMPORT$
 here = Path(__file__).parent
 plan, sheet = (json.loads((here / name).read_text("utf-8")) for name in ("extraction.json", "export.json"))
 before, after = sheet["reading"]["before"], sheet["reading"]["after"]
@@ -26,7 +30,8 @@ names = [output.name for output in session.get_outputs()]
 for text in sys.argv[1:]:
     read = tokenizer.encode(text, add_special_tokens=False)
     ids = numpy.array([before + read.ids[:room] + after])
-    out = dict(zip(names, session.run(names, {"input_ids": ids, "attention_mask": numpy.ones_like(ids)})))
+    values = {"input_ids": ids, "attention_mask": numpy.ones_like(ids)}$KINDS$
+    out = dict(zip(names, session.run(names, values)))
     classes, spans = {}, []
     for number, rule in enumerate(plan["rules"]):
         if f"classes.{number}" in out:
@@ -72,7 +77,8 @@ for (const text of process.argv.slice(2)) {$RULES$
   const offsets = places(text, cut.tokens).slice(0, room);
   const ids = [...before, ...cut.ids.slice(0, room), ...after];
   const tensor = (numbers) => new ort.Tensor("int64", BigInt64Array.from(numbers, BigInt), [1, numbers.length]);
-  const out = await session.run({ input_ids: tensor(ids), attention_mask: tensor(ids.map(() => 1)) });
+  const values = { input_ids: tensor(ids), attention_mask: tensor(ids.map(() => 1)) };$KINDS$
+  const out = await session.run(values);
   const classes = {}, spans = [];
   plan.rules.forEach(({ path, way, choices }, number) => {
     const row = out[`classes.${number}`]?.data;
@@ -136,14 +142,68 @@ _KEEP = """
     if (number === 0 && first === 1) return [0, at === 1 ? 0 : end]; // but the one that the text begins with"""
 
 
-def javascript(tokenizer_json: str, *, has_rules: bool) -> str | None:
-    """run.mjs for this tokenizer; None where `places_function` has none."""
+_PYTHON_KINDS = """
+    kinds = kinds_of(text, read.offsets)[:room]
+    values["token_kinds"] = numpy.array([[0] * len(before) + list(kinds) + [0] * len(after)])"""
+_JAVASCRIPT_KINDS = """
+  const kinds = kindsOf(text, places(text, cut.tokens)).slice(0, room);
+  values.token_kinds = tensor([...before.map(() => 0), ...kinds, ...after.map(() => 0)]);"""
+KINDS = Path(kinds.__file__).read_text("utf-8")
+KINDS_JAVASCRIPT = """\
+// The kinds of tokens: the numbers that kinds.py gives, whose comments say what they are. `offsets` are code points.
+export function kindsOf(text, offsets) {
+  const points = [...text], words = [];
+  for (let at = 0; at < points.length; at++) {
+    const start = at;
+    while (at < points.length && /[\\p{L}\\p{N}]/u.test(points[at])) at++;
+    if (at > start) words.push({ start, end: at, shape: shapeOf(points.slice(start, at)) });
+  }
+  let word = 0, before = 0;
+  return offsets.map(([start, end], number) => {
+    while (word < words.length && words[word].end <= start) word++;
+    const isInside = word < words.length && words[word].start < Math.max(end, start + 1);
+    const isLine = !number || points.slice(before, start).some((point) => "\\n\\r".includes(point));
+    const isSentence = !number || (before > 0 && ".!?".includes(points[before - 1]));
+    before = end;
+    return 1 + (isLine + 2 * isSentence) * 7 + (isInside ? words[word].shape : 6);
+  });
+}
+
+function shapeOf(word) {
+  const letters = word.filter((point) => /\\p{L}/u.test(point));
+  if (letters.length < word.length) return letters.length ? 5 : 4;
+  const isUpper = letters.map((point) => /\\p{Lu}/u.test(point));
+  if (!isUpper.includes(true)) return 0;
+  if (isUpper[0] && !isUpper.slice(1).includes(true)) return 1;
+  return isUpper.includes(false) ? 3 : 2;
+}
+"""
+
+
+def python(*, reads_kinds: bool) -> str:
+    """run.py; of a student that reads kinds kinds.py goes beside it."""
+    lines = {"IMPORT": "from kinds import kinds_of\n" if reads_kinds else "", "KINDS": _PYTHON_KINDS * reads_kinds}
+    return _filled(PYTHON, lines)
+
+
+def javascript(tokenizer_json: str, *, has_rules: bool, reads_kinds: bool) -> str | None:
+    """run.mjs for this tokenizer; None where `places_function` has none. Of a student that reads kinds kinds.mjs goes
+    beside it."""
     places = places_function(tokenizer_json)
     if places is None:
         return None
-    lines = {"PLACES": places, "IMPORT": "", "RULES": ""}
-    lines |= {"IMPORT": 'import { answer } from "./rules.mjs";\n', "RULES": _RULES} if has_rules else {}
-    program = JAVASCRIPT
+    imports = ['import { answer } from "./rules.mjs";'] * has_rules
+    imports += ['import { kindsOf } from "./kinds.mjs";'] * reads_kinds
+    lines = {
+        "PLACES": places,
+        "IMPORT": "".join(f"{line}\n" for line in imports),
+        "RULES": _RULES * has_rules,
+        "KINDS": _JAVASCRIPT_KINDS * reads_kinds,
+    }
+    return _filled(JAVASCRIPT, lines)
+
+
+def _filled(program: str, lines: Mapping[str, str]) -> str:
     for name, text in lines.items():
         program = program.replace(f"${name}$", text)
     return program

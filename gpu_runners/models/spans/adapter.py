@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+
 from backend.domain.encoders.sentence_settings import MAX_PREFIX
 from backend.domain.extraction.plan import ExtractionPlan
 from gpu_runners.models.label_adapter import Head, finite_arrays, unfit
-from gpu_runners.models.spans.kinds import N_FEATURES, features
+from gpu_runners.models.spans.kinds import LINE, N_FEATURES, N_KINDS, N_SHAPES, SENTENCE
 from gpu_runners.models.tensor_files import Array, save_arrays
 
 FORMAT = "kolm.spans-encoder/1"
@@ -54,6 +56,16 @@ class SpanConfig:
         if not all(type(n) is int and 0 < n <= 8192 for n in (config.rank, config.alpha, config.max_tokens)):
             raise unfit("rank, alpha and max_tokens must be whole numbers in [1, 8192]")
         return config
+
+
+def features() -> Array:
+    """(N_KINDS, N_FEATURES) float32: the features of each kind, 0 or 1."""
+    out = np.zeros((N_KINDS, N_FEATURES), np.float32)
+    for kind in range(1, N_KINDS):
+        flags, shape = divmod(kind - 1, N_SHAPES)
+        out[kind, shape] = 1
+        out[kind, LINE], out[kind, SENTENCE] = flags & 1, flags >> 1
+    return out
 
 
 def is_spans(config: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from gpu_runners.models.bases import open_base
 from gpu_runners.models.causal_base import CausalBase
 from gpu_runners.models.label_adapter import FORMAT, SCALE, Adapter, AdapterConfig, Head, to_bytes
 from gpu_runners.models.spans import adapter as spans
+from gpu_runners.models.spans.kinds import N_FEATURES
 from tests.backend.domain.artifact.tiny_kolm import KEY, fields, members
 from tests.gpu_runners.small_encoders import make_encoder
 from tests.gpu_runners.small_spans import SCHEMA, packed_spans, span_pairs
@@ -88,7 +89,7 @@ def random_span_kolm(base_dir: Path, family: str) -> bytes:
         prefix="query: ",
     )
     return packed_spans(
-        spans.to_bytes(spans.SpanAdapter(lora=pairs, heads=heads, baseline=heads)),
+        spans.to_bytes(spans.SpanAdapter(lora=pairs, heads=heads, baseline=heads, kinds=random(N_FEATURES, WIDTH))),
         config=config.to_json(),
         plan=plan,
         calibration={},

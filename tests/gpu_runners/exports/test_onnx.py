@@ -48,7 +48,7 @@ def original(trained: Trained) -> Original:
 
 @pytest.fixture(scope="module")
 def model(original: Original) -> LabelModel:
-    model = Loader(keyring=None, base_dir=None).model_of(original.kolm)
+    model = Loader(keyring=None, base_dir=None, n_texts=1).model_of(original.kolm)
     assert isinstance(model, LabelModel)
     return model
 

@@ -24,7 +24,7 @@ def test_openvino_gives_the_logits_of_the_artifact(trained: Trained, tmp_path: P
     data = kolm_of(trained) if family == "trained" else random_label_kolm(tmp_path, family, pooling)
     original, out = original_of(data), tmp_path / "out"
     export_openvino(original, out, base_dir=tmp_path, int8=False)
-    model = Loader(keyring=None, base_dir=tmp_path).model_of(original.kolm)
+    model = Loader(keyring=None, base_dir=tmp_path, n_texts=1).model_of(original.kolm)
     assert isinstance(model, LabelModel)
     settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
     compiled = openvino.Core().compile_model(out / "model.xml", "CPU", settings)
@@ -38,14 +38,15 @@ def test_openvino_gives_the_logits_of_the_artifact(trained: Trained, tmp_path: P
 def test_openvino_gives_the_logits_of_a_span_student(trained_spans: TrainedSpans, tmp_path: Path) -> None:
     original, out = original_of(span_kolm(trained_spans)), tmp_path / "out"
     export_openvino(original, out, base_dir=None, int8=False)
-    model = Loader(keyring=None, base_dir=None).model_of(original.kolm)
+    model = Loader(keyring=None, base_dir=None, n_texts=1).model_of(original.kolm)
     assert isinstance(model, SpanModel)
     settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
     compiled = openvino.Core().compile_model(out / "model.xml", "CPU", settings)
     tokens = model.tokenizer.read(["", *(text for text, _ in span_pairs(40))])
     for one, wanted in zip(tokens, model.forward.logits(tokens), strict=True):
         row = np.array([one.windows[0].ids])
-        ours = compiled({"input_ids": row, "attention_mask": np.ones_like(row)})
+        kinds = np.array([one.windows[0].kinds])
+        ours = compiled({"input_ids": row, "attention_mask": np.ones_like(row), "token_kinds": kinds})
         for name, value in wanted.items():
             own = ours[name][0, 1:-1] if value.ndim == 2 else ours[name][0]
             assert np.abs(own - value).max(initial=0) < 1e-4

@@ -18,6 +18,7 @@ from gpu_runners.exports.to_peft import export_peft
 from gpu_runners.models.causal_base import load_weights, open_causal_base
 from gpu_runners.models.chat import prompt_ids
 from gpu_runners.models.encoder import load_body, pool
+from gpu_runners.models.spans.tokens import Window
 from tests.gpu_runners.exports.students import original_of, random_label_kolm, random_span_kolm, random_text_kolm
 from tests.gpu_runners.small_spans import TrainedSpans, span_kolm, span_pairs
 from tests.gpu_runners.small_task import Trained, kolm_of, task_rows
@@ -56,12 +57,14 @@ def test_a_label_adapter_gives_the_logits_of_the_artifact(trained: Trained, tmp_
     assert json.loads((tmp_path / "out" / "head.json").read_text())["labels"] == model.labels
 
 
-def span_logits(folder: Path, ids: tuple[int, ...], adapted: Any) -> dict[str, Any]:
+def span_logits(folder: Path, window: Window, adapted: Any) -> dict[str, Any]:
     """Logits by PEFT and the two files of the heads, as docs/exports.md computes them."""
     heads, described = load_file(folder / "heads.safetensors"), json.loads((folder / "heads.json").read_text())
-    mask = torch.ones(1, len(ids), dtype=torch.int64)
+    ids = torch.tensor([window.ids])
+    mask = torch.ones_like(ids)
     with torch.inference_mode():
-        hidden = adapted(input_ids=torch.tensor([ids]), attention_mask=mask).last_hidden_state
+        words = adapted.get_input_embeddings()(ids) + torch.from_numpy(heads["kinds"])[list(window.kinds)]
+        hidden = adapted(inputs_embeds=words, attention_mask=mask).last_hidden_state
     unit = torch.nn.functional.normalize(pool(hidden, mask, described["pooling"]), dim=-1)[0].numpy()
     rows = dict.fromkeys(described["tokens"], hidden[0].numpy())
     rows |= dict.fromkeys(described["classes"], described["scale"] * unit)
@@ -84,7 +87,7 @@ def test_a_span_adapter_gives_the_logits_of_the_artifact(
     tokens = [one for one in model.tokenizer.read([text for text, _ in span_pairs(30)]) if len(one.windows) == 1]
     for one, wanted in zip(tokens, model.forward.logits(tokens), strict=True):
         (window,) = one.windows
-        ours = span_logits(out, window.ids, adapted)
+        ours = span_logits(out, window, adapted)
         assert ours.keys() == wanted.keys()
         own = slice(len(reading["before"]), len(window.ids) - len(reading["after"]))
         ours |= {name: value[own] for name, value in ours.items() if value.ndim == 2}

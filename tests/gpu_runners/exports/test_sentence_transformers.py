@@ -35,7 +35,7 @@ def test_its_vectors_under_the_head_are_the_artifacts_logits(
     vectors = SentenceTransformer(str(out), device="cpu").encode(TEXTS, show_progress_bar=False)
     assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < 1e-5
     head, described = load_file(out / "head.safetensors"), json.loads((out / "head.json").read_text())
-    model = Loader(keyring=None, base_dir=tmp_path).model_of(original.kolm)
+    model = Loader(keyring=None, base_dir=tmp_path, n_texts=1).model_of(original.kolm)
     assert isinstance(model, LabelModel)
     wanted = np.concatenate([model.engine.logits([row]) for row in model.tokenizer.ids(TEXTS)])
     assert np.abs(described["scale"] * vectors @ head["weight"].T + head["bias"] - wanted).max() < 1e-4

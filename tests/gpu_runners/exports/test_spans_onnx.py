@@ -87,7 +87,11 @@ def graph_logits(run: Any, tokens: list[SpanTokens], *, at_once: int, pad_id: in
         width = max(len(window.ids) for window in chosen)
         ids = np.array([[*window.ids, *[pad_id] * (width - len(window.ids))] for window in chosen])
         mask = np.array([[1] * len(window.ids) + [0] * (width - len(window.ids)) for window in chosen])
-        values = run.run(names, {"input_ids": ids, "attention_mask": mask})
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        if any(one.name == "token_kinds" for one in run.get_inputs()):
+            kinds = [[*window.kinds, *[0] * (width - len(window.kinds))] for window in chosen]
+            inputs["token_kinds"] = np.array(kinds)
+        values = run.run(names, inputs)
         for row, window in enumerate(chosen):
             own = slice(window.first, window.first + len(window.tokens))
             pairs = zip(names, values, strict=True)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpu_runners.models.spans.kinds import LINE, N_KINDS, SENTENCE, Shape, features, kinds_of, uncased
+from gpu_runners.models.spans.adapter import features
+from gpu_runners.models.spans.kinds import LINE, N_KINDS, SENTENCE, Shape, kinds_of, uncased
 
 
 def described(text: str, offsets: list[tuple[int, int]]) -> list[tuple[Shape, bool, bool]]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from backend.domain.encoders.sentence_settings import Pooling
-from gpu_runners.exports.onnx.graph import Graph
 from gpu_runners.models.numpy_bert import NumpyBert
+from gpu_runners.models.onnx.graph import Graph
 from gpu_runners.models.tensor_files import Array
 
 WORDS = "embeddings.word_embeddings.weight"
@@ -35,13 +35,22 @@ def token_inputs(graph: Graph) -> TokenInputs:
     return TokenInputs(ids=ids, mask=mask, weights=graph.add("Cast", mask, name="mask.float", to=1))
 
 
-def encoder_body(graph: Graph, bert: NumpyBert, tokens: TokenInputs, *, int8_words: bool = False) -> str:
+def encoder_body(
+    graph: Graph, bert: NumpyBert, tokens: TokenInputs, *, int8_words: bool = False, added: str | None = None
+) -> str:
     """Add the encoder; returns its last layer's states, (batch, length, width) float32. `int8_words`: the table of
-    words is stored in int8 with one scale a row."""
-    hidden = _embeddings(graph, bert, tokens, int8_words=int8_words)
+    words is stored in int8 with one scale a row. `added`, of the shape of the states, is added to the embeddings of the
+    words."""
+    hidden = _embeddings(graph, bert, tokens, int8_words=int8_words, added=added)
     absent = graph.add("Sub", graph.constant(1.0), tokens.weights, name="mask.absent")
     wide = graph.add("Unsqueeze", absent, graph.constant([1, 2], np.int64), name="mask.wide")
     bias = graph.add("Mul", wide, graph.constant(-1e9), name="mask.bias")
+    return encoder_layers(graph, bert, hidden, bias)
+
+
+def encoder_layers(graph: Graph, bert: NumpyBert, hidden: str, bias: str) -> str:
+    """Add the layers alone: from embedded tokens, (batch, length, width), and what is added to the attention's scores,
+    (batch, 1, 1, length)."""
     for layer in range(bert.n_layers):
         hidden = _layer(graph, bert, hidden, bias, f"encoder.layer.{layer}.")
     return hidden
@@ -89,11 +98,13 @@ def linear(graph: Graph, rows: str, name: str, weight: Array, bias: Array) -> st
     return graph.add("Add", product, graph.weight(f"{name}.bias", bias), name=f"{name}.out")
 
 
-def _embeddings(graph: Graph, bert: NumpyBert, tokens: TokenInputs, *, int8_words: bool) -> str:
+def _embeddings(graph: Graph, bert: NumpyBert, tokens: TokenInputs, *, int8_words: bool, added: str | None) -> str:
     words = (_int8_words if int8_words else _words)(graph, bert, tokens.ids)
     kind = graph.weight("embeddings.token_type", bert.weights["embeddings.token_type_embeddings.weight"][0])
     at = _positions(graph, bert, tokens.ids)
     total = graph.add("Add", graph.add("Add", words, kind, name="embeddings.typed"), at, name="embeddings.total")
+    if added is not None:
+        total = graph.add("Add", total, added, name="embeddings.added")
     return _norm(graph, bert, total, "embeddings.LayerNorm")
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 OPSET = 17
 IR_VERSION = 8
+BUFFER = "weights"  # the name under which a session model's large weights are handed over
+_LARGE = 65_536  # bytes of a weight, from which on it stays out of a session model's own bytes
 _MOST_BYTES = 2_000_000_000  # of one protobuf message, 2^31 with room for the nodes
 Dims = Sequence[int | str]
 
@@ -29,11 +31,11 @@ class Graph:
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
 
-    def input(self, name: str, dims: Dims) -> str:
-        """A whole-number input."""
-        from onnx import TensorProto, helper
+    def input(self, name: str, dims: Dims, dtype: Any = np.int64) -> str:
+        from onnx import helper
 
-        self._inputs.append(helper.make_tensor_value_info(name, TensorProto.INT64, list(dims)))
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        self._inputs.append(helper.make_tensor_value_info(name, kind, list(dims)))
         return name
 
     def output(self, name: str, dims: Dims, value: str) -> None:
@@ -71,10 +73,41 @@ class Graph:
                 f"The student has {n_bytes:,} bytes of weights, and one ONNX file holds 2 GB: use --to peft or --to "
                 "sentence-transformers."
             )
-        weights = [numpy_helper.from_array(values, name) for name, values in self._weights.items()]
-        graph = helper.make_graph(self._nodes, "kolm", self._inputs, self._outputs, weights)
-        model = helper.make_model(graph, producer_name="kolm", opset_imports=[helper.make_opsetid("", OPSET)])
-        model.ir_version = IR_VERSION
+        model = self._model([numpy_helper.from_array(values, name) for name, values in self._weights.items()])
         helper.set_model_props(model, dict(metadata))
         checker.check_model(model, full_check=True)
         return model
+
+    def session_model(self) -> tuple[bytes, bytes]:
+        """The model without its large weights, and these one after another, to be handed over as the file BUFFER: half
+        of the time that a whole model takes to be written and read. It is of any size, and not checked."""
+        from onnx import numpy_helper
+
+        weights, large, at = [], [], 0
+        for name, values in self._weights.items():
+            if values.nbytes < _LARGE:
+                weights.append(numpy_helper.from_array(values, name))
+                continue
+            weights.append(_elsewhere(name, values, at))
+            large.append(values.tobytes())
+            at += values.nbytes
+        return self._model(weights).SerializeToString(), b"".join(large)
+
+    def _model(self, weights: Sequence[Any]) -> "ModelProto":
+        from onnx import helper
+
+        graph = helper.make_graph(self._nodes, "kolm", self._inputs, self._outputs, weights)
+        model = helper.make_model(graph, producer_name="kolm", opset_imports=[helper.make_opsetid("", OPSET)])
+        model.ir_version = IR_VERSION
+        return model
+
+
+def _elsewhere(name: str, values: NDArray[Any], at: int) -> Any:
+    """A weight whose bytes begin at `at` of BUFFER."""
+    from onnx import TensorProto, helper
+
+    kind = helper.np_dtype_to_tensor_dtype(values.dtype)
+    tensor = TensorProto(name=name, dims=values.shape, data_type=kind, data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", BUFFER), ("offset", str(at)), ("length", str(values.nbytes))):
+        tensor.external_data.add(key=key, value=value)
+    return tensor

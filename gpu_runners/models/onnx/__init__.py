@@ -1,0 +1,1 @@
+"""BERT and RoBERTa as ONNX: the graph that exports write and answers are computed with."""
