@@ -84,14 +84,14 @@ class SpanNet:
 
     def gather(self, examples: Sequence[Example], *, dropout: float) -> Gathered:
         rows = [window for example in examples for window in example.windows]
-        states, mask = self.lora.states(rows, dropout=dropout, added=self._added(examples))
+        states, mask = self.lora.states(rows, dropout=dropout, added=self._kind_rows(examples))
         return gather_states(states, mask, [(len(example.windows), example.places) for example in examples])
 
     def kinds(self) -> Array | None:
         """(N_FEATURES, d) of the features of kinds, None where none are read."""
         return to_numpy(self.trained[KINDS]) if KINDS in self.trained else None
 
-    def _added(self, examples: Sequence[Example]) -> Tensor | None:
+    def _kind_rows(self, examples: Sequence[Example]) -> Tensor | None:
         if KINDS not in self.trained:
             return None
         kinds = [kind for example in examples for window in example.kinds for kind in window]

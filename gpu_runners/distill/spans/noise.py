@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gpu_runners.distill.spans.dataset import Example
-from gpu_runners.models.spans.kinds import uncased
+from gpu_runners.models.spans.kinds import drop_case
 
 UNCASED = 0.3  # of the texts
 
@@ -25,14 +25,14 @@ def with_noise(
         out = []
         for example in examples_of(epoch):
             if rng.random() < UNCASED:
-                example = replace(example, kinds=tuple(tuple(map(uncased, window)) for window in example.kinds))
-            out.append(example if mask_id is None else _masked(example, rng, mask_share, mask_id))
+                example = replace(example, kinds=tuple(tuple(map(drop_case, window)) for window in example.kinds))
+            out.append(example if mask_id is None else _mask_tokens(example, rng, mask_share, mask_id))
         return out
 
     return noisy
 
 
-def _masked(example: Example, rng: random.Random, share: float, mask_id: int) -> Example:
+def _mask_tokens(example: Example, rng: random.Random, share: float, mask_id: int) -> Example:
     windows = [list(window) for window in example.windows]
     for window, place in example.places:
         if rng.random() < share:

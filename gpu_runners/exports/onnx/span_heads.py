@@ -27,9 +27,10 @@ def span_model(
     kinds: Array | None = None,
     int8_words: bool = False,
 ) -> "ModelProto":
-    """`input_ids`, `attention_mask` and, where `kinds` (N_KINDS, width) are there, `token_kinds` to one output a head: (batch, length, rows) of the heads of tokens, padding and
-    special tokens among them, (batch, rows) of the heads of classes, as `SpanForward` computes them for one window.
-    `bert` has the adapter in its weights. Raises ExportRefused."""
+    """`input_ids`, `attention_mask` and, where there are `kinds` (N_KINDS, width), `token_kinds` to one output a head:
+    (batch, length, rows) of the heads of tokens, padding and special tokens among them, (batch, rows) of the heads of
+    classes, as `SpanForward` computes them for one window. `bert` has the adapter in its weights. Raises
+    ExportRefused."""
     graph = Graph()
     tokens = token_inputs(graph)
     added = None

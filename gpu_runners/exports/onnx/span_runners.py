@@ -183,7 +183,7 @@ function shapeOf(word) {
 def python(*, reads_kinds: bool) -> str:
     """run.py; of a student that reads kinds kinds.py goes beside it."""
     lines = {"IMPORT": "from kinds import kinds_of\n" if reads_kinds else "", "KINDS": _PYTHON_KINDS * reads_kinds}
-    return _filled(PYTHON, lines)
+    return _fill(PYTHON, lines)
 
 
 def javascript(tokenizer_json: str, *, has_rules: bool, reads_kinds: bool) -> str | None:
@@ -200,10 +200,10 @@ def javascript(tokenizer_json: str, *, has_rules: bool, reads_kinds: bool) -> st
         "RULES": _RULES * has_rules,
         "KINDS": _JAVASCRIPT_KINDS * reads_kinds,
     }
-    return _filled(JAVASCRIPT, lines)
+    return _fill(JAVASCRIPT, lines)
 
 
-def _filled(program: str, lines: Mapping[str, str]) -> str:
+def _fill(program: str, lines: Mapping[str, str]) -> str:
     for name, text in lines.items():
         program = program.replace(f"${name}$", text)
     return program

@@ -1,6 +1,6 @@
 """The kinds of tokens: what a tokenizer leaves out of a text or splits up. Needs no torch.
 
-An uncased tokenizer drops the case of words, every one of them line breaks, and pieces of a number say little of its
+An drop_case tokenizer drops the case of words, every one of them line breaks, and pieces of a number say little of its
 shape; names, headings, order numbers and signatures are known by them. A kind is the number of one combination of
 features; a span student adds a vector of each to the embeddings of its tokens. `kolm export` copies this file beside
 a student: it imports nothing but the standard library.
@@ -32,7 +32,7 @@ _WORD = re.compile(r"[^\W_]+")
 _ENDS = frozenset(".!?")
 
 
-def uncased(kind: int) -> int:
+def drop_case(kind: int) -> int:
     """The kind as it would be in a text without capitals."""
     if not kind:
         return kind
@@ -59,10 +59,10 @@ def kinds_of(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[int, ...]:
 
 
 def _shape(word: str) -> Shape:
-    letters = [char for char in word if char.isalpha()]
-    if len(letters) < len(word):
-        return Shape.CODE if letters else Shape.DIGITS
-    is_upper = [char.isupper() for char in letters]
+    n_alpha = sum(char.isalpha() for char in word)
+    if n_alpha < len(word):
+        return Shape.CODE if n_alpha else Shape.DIGITS
+    is_upper = [char.isupper() for char in word]
     if not any(is_upper):
         return Shape.LOWER
     if is_upper[0] and not any(is_upper[1:]):

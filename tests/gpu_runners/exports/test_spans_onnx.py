@@ -152,7 +152,8 @@ def test_the_folder_has_what_the_logits_are_read_with(folder: Path, original: Or
 
 def run_python(folder: Path, texts: list[str]) -> tuple[list[dict[str, Any]], str]:
     """The lines of run.py, and the modules that it loaded."""
-    script = "import runpy, sys; runpy.run_path(sys.argv.pop(1)); print(sorted(sys.modules))"
+    path = f"sys.path.insert(0, {str(folder)!r})"  # as python puts it there for a program that is run by its path
+    script = f"import runpy, sys; {path}; runpy.run_path(sys.argv.pop(1)); print(sorted(sys.modules))"
     command = [sys.executable, "-I", "-c", script, str(folder / "run.py"), *texts]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder.parent)
     *lines, modules = done.stdout.splitlines()

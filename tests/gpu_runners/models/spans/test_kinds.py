@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_runners.models.spans.adapter import features
-from gpu_runners.models.spans.kinds import LINE, N_KINDS, SENTENCE, Shape, kinds_of, uncased
+from gpu_runners.models.spans.kinds import LINE, N_KINDS, SENTENCE, Shape, drop_case, kinds_of
 
 
 def described(text: str, offsets: list[tuple[int, int]]) -> list[tuple[Shape, bool, bool]]:
@@ -58,7 +58,7 @@ def test_lines_and_sentences_begin() -> None:
 def test_a_text_without_capitals_has_the_kinds_that_are_said_of_it_in_lower_case() -> None:
     text = "Hi Anna, send LAMPS\nto iCity 12a."
     offsets = [(0, 2), (3, 7), (7, 8), (9, 13), (14, 19), (20, 22), (23, 28), (29, 32), (32, 33)]
-    assert tuple(map(uncased, kinds_of(text, offsets))) == kinds_of(text.lower(), offsets)
+    assert tuple(map(drop_case, kinds_of(text, offsets))) == kinds_of(text.lower(), offsets)
 
 
 def test_no_two_kinds_have_the_same_features() -> None:
