@@ -15,6 +15,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median, stdev
@@ -34,6 +35,7 @@ from gpu_runners.models.spans.adapter import SpanConfig, from_bytes, head_sizes
 from gpu_runners.models.spans.decoding import PLAIN, Calibration
 from gpu_runners.models.spans.forward import SpanForward
 from tests.bench.banking77_data import data_folder
+from tests.bench.full_weights import full_weights
 from tests.bench.slot_data import Row, SlotSet, atis, nlupp_banking, nlupp_hotels, restaurant8k, slurp, snips
 
 
@@ -61,10 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--n-train", type=int, nargs="+", default=[200, 1200])
     parser.add_argument("--n-held-out", type=int, default=None)
     parser.add_argument("--seeds", type=int, nargs="+", default=[7])
+    parser.add_argument("--weights", choices=["lora", "full"], default="lora", help="full: all weights are trained")
     parser.add_argument("--option", action="append", default=[], help="name=value of train.spans, for comparisons")
     chosen = parser.parse_args(arguments)
     load = "/".join(f"{value:.1f}" for value in os.getloadavg())
-    print(f"{datetime.date.today()}, load {load}, {os.cpu_count()} cores, {' '.join(chosen.option) or 'defaults'}\n")
+    asked = " ".join([*chosen.option, chosen.weights])
+    print(f"{datetime.date.today()}, load {load}, {os.cpu_count()} cores, {asked}\n")
     print("| set | pairs | seed | | mean field F1 | exact | intent | own ms | CPU s | KiB | confidence |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for one in _sets(chosen):
@@ -98,9 +102,13 @@ def measure(one: SlotSet, n: int, seed: int, chosen: argparse.Namespace) -> None
     train = random.Random(seed).sample(one.train, min(n, len(one.train)))
     held = one.held_out[: chosen.n_held_out]
     plan = learn_plan(one.schema, train)
-    options = SpanTrain(**{"seed": seed} | dict(_option(text) for text in chosen.option)).options(len(train))
+    is_full = chosen.weights == "full"
+    shape = {"rank": 2, "alpha": 2} if is_full else {}
+    asked = {"seed": seed} | shape | dict(_option(text) for text in chosen.option)
+    options = SpanTrain(**asked).options(len(train))
     began = time.process_time()
-    student, frozen, n_bytes = _students(one, train, plan, options)
+    with full_weights() if is_full else nullcontext():
+        student, frozen, n_bytes = _students(one, train, plan, options)
     cpu_s = time.process_time() - began
     ours, theirs = _marks(student, held), _marks(frozen, held)
     beside = f"{one.name} | {len(train)} | {seed}"

@@ -23,7 +23,6 @@ class SpanOptions(Wire):
     seed: int = 7
     precision: str = "auto"  # auto | fp32 | bf16
     swap_share: float = 0.5  # of the texts of an epoch, in which values of other texts take the place of their own
-    mask_share: float = 0.1  # of the tokens of an epoch's texts, which are masked
     validation_share: float = 0.2  # of the pairs, which a fit of the others is asked about, for the confidences
 
 

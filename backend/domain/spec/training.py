@@ -186,14 +186,6 @@ class SpanTrain(Part):
         "model of few pairs then learns where values stand, not the values. 0: none.",
         examples=[0.5],
     )
-    mask_share: float = Field(
-        default=_SPANS.mask_share,
-        ge=0,
-        le=0.5,
-        description="Share of the tokens of each pass that are masked: they are to be told by those around them, as "
-        "values are that no pair has. 0: none.",
-        examples=[0.1],
-    )
     validation_share: float = Field(
         default=_SPANS.validation_share,
         ge=0,

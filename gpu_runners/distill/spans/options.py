@@ -23,7 +23,6 @@ def read_options(data: Mapping[str, Any]) -> SpanOptions:
             and o.precision in ("auto", "fp32", "bf16")
             and 0 <= o.validation_share <= 0.5
             and 0 <= o.swap_share <= 1
-            and 0 <= o.mask_share <= 0.5
         )
     except (ValueError, TypeError) as error:
         raise JobFailed(f"The job's train options cannot be read: {error}.", code="invalid_options") from error

@@ -2,7 +2,8 @@
 
 What a model should learn of a leaf is where its values stand; of a few pairs it learns the values themselves. So in
 each epoch a share of the texts has values of other texts in the place of its own (mention replacement, Dai and Adel
-2020). The texts around them stay, and so does what does not come from a span.
+2020). The texts around them stay, and so does what does not come from a span. Beside that a share of the texts trains
+as if it had no capitals, which are a help where they are: those who write later may leave them out.
 """
 
 import random
@@ -14,9 +15,11 @@ from backend.domain.extraction.assembling import SpanRead
 from backend.domain.extraction.plan import ExtractionPlan
 from backend.domain.extraction.schema_leaves import Leaf
 from gpu_runners.distill.spans.dataset import Example, Pair, example_of
+from gpu_runners.models.spans.kinds import drop_case
 from gpu_runners.models.spans.tokens import SpanTokenizer
 
 SWAPPED = 0.5  # of the values of a text that is changed
+LOWERED = 0.3  # of the texts
 
 
 class Swapping:
@@ -51,7 +54,7 @@ class Swapping:
         examples = list(self._examples)
         for i, (pair, alignment), own in zip(chosen, changed, tokens, strict=True):
             examples[i] = example_of(self._plan, self._leaves, pair, alignment, own)
-        return examples
+        return [_drop_case(one) if rng.random() < LOWERED else one for one in examples]
 
     def _swap(self, i: int, rng: random.Random) -> tuple[Pair, Alignment]:
         """A pair with other values; those that overlap another stay as they are."""
@@ -73,3 +76,7 @@ class Swapping:
             text, at = text + surface, span.end
         made = replace(pair, text=text + pair.text[at:])
         return made, replace(alignment, spans=tuple(moved))
+
+
+def _drop_case(example: Example) -> Example:
+    return replace(example, kinds=tuple(tuple(map(drop_case, window)) for window in example.kinds))

@@ -37,7 +37,6 @@ from gpu_runners.distill.spans.dataset import align_pairs, example_of, read_pair
 from gpu_runners.distill.spans.fit import Fit
 from gpu_runners.distill.spans.frozen_heads import FrozenStates
 from gpu_runners.distill.spans.net import Heads, SpanNet
-from gpu_runners.distill.spans.noise import with_noise
 from gpu_runners.distill.spans.options import read_options
 from gpu_runners.distill.spans.swapping import Swapping
 from gpu_runners.errors import JobFailed, JobStopped
@@ -144,11 +143,7 @@ class _Run:
             share=self.options.swap_share,
             seed=self.options.seed,
         )
-        options = self._options_of(self.phase)
-        noisy = with_noise(
-            swapping.of_epoch, mask_share=options.mask_share, mask_id=self.tokenizer.mask_id, seed=options.seed
-        )
-        return Fit(net, noisy, options, many=self.many)
+        return Fit(net, swapping.of_epoch, self._options_of(self.phase), many=self.many)
 
     def _options_of(self, phase: Phase) -> SpanOptions:
         """The options of a fit: the one that calibrates goes over its pairs half as often."""

@@ -19,7 +19,6 @@ from gpu_runners.models.spans.kinds import NO_KIND, kinds_of
 OVERLAP = 4  # a window shares a fourth of its tokens with the next
 MAX_CHARS = 100_000  # of an input; what follows is not read
 LEAST_WINDOW = 16
-MASKS = ("[MASK]", "<mask>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +79,6 @@ class SpanTokenizer:
         clean = [text[:MAX_CHARS].encode("utf-8", "replace").decode() for text in texts]  # no lone surrogates
         encodings = self._tokenizer.encode_batch(clean, add_special_tokens=False)
         return [self._windows(text, one) for text, one in zip(clean, encodings, strict=True)]
-
-    @property
-    def mask_id(self) -> int | None:
-        """The token that stands for one that cannot be read; None where the tokenizer has none."""
-        ids = (self._tokenizer.token_to_id(token) for token in MASKS)
-        return next((one for one in ids if one is not None), None)
 
     def n_tokens(self, text: str) -> int:
         """Count the tokens of a text with the special ones and the prefix, however many windows it has."""
