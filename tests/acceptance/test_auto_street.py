@@ -1,0 +1,91 @@
+"""A json task with `train.kind: auto` walks the whole street: a span student, a causal base and rules compete, the
+better of the two ships with the rules before it, and everybody is told who competed."""
+
+import base64
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from backend.domain.lifecycle import STEPS
+from tests.acceptance.books import check_books
+from tests.acceptance.deployment import Customer, Deployment, Row, eventually
+from tests.acceptance.json_specs import small_choice
+from tests.tiny_bases import TINY
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
+MAIL = "Please cancel order AB-20417, the two desk lamps came twice."
+FILES = {"spans": {"extraction.json", "calibration.json"}, "causal": {"prompt.json"}}
+
+
+@pytest.fixture(scope="module")
+def chosen(tiny_bases: Path, customer: Customer) -> Row:
+    row = customer.succeeded(customer.compile(small_choice("auto-choice")), within_s=420)
+    Path("/tmp/auto_row.json").write_text(json.dumps([row, facts_of(customer, row)], indent=1))  # DEBUG
+    return row
+
+
+def facts_of(customer: Customer, compile: Row) -> dict[str, Row]:
+    """The facts of each step's signed receipt."""
+    facts = {}
+    for row in customer.get(f"/v1/compiles/{compile['id']}/receipts")["data"]:
+        facts[row["step"]] = json.loads(base64.b64decode(row["envelope"]["payload"]))["predicate"]["facts"]
+    return facts
+
+
+def test_both_kinds_are_trained_and_every_step_is_paid_within_its_estimate(
+    deployment: Deployment, customer: Customer, chosen: Row
+) -> None:
+    steps = customer.get(f"/v1/compiles/{chosen['id']}/steps")["data"]
+    assert [(step["name"], step["status"]) for step in steps] == [(name, "succeeded") for name in STEPS]
+    for step in steps:
+        assert step["spent_microusd"] <= step["estimate"]["high_microusd"], step["name"]
+    assert 0 < chosen["spent_microusd"] <= chosen["budget_microusd"]
+    check_books(deployment, customer, chosen)
+
+
+def test_the_receipt_and_the_api_name_who_competed_with_their_k_scores(customer: Customer, chosen: Row) -> None:
+    signed = facts_of(customer, chosen)["evaluation"]
+    trials = chosen["evaluation"]["trials"]
+    assert [(one["kind"], one["why"]) for one in trials] == [("spans", "first"), ("causal", "auto")]
+    assert trials == signed["trials"]
+    assert all(0 < one["k_score_ppm"] < 1_000_000 and one["cost_microusd"] > 0 for one in trials)
+    assert chosen["evaluation"]["chosen"] == signed["chosen"]
+
+
+def test_the_better_one_ships(customer: Customer, chosen: Row) -> None:
+    trials = chosen["evaluation"]["trials"]
+    kept = trials[chosen["evaluation"]["chosen"]]
+    assert kept == max(trials, key=lambda one: (one["passed"], one["k_score_ppm"]))
+    assert chosen["k_score_ppm"] == kept["k_score_ppm"]
+    with zipfile.ZipFile(io.BytesIO(customer.download(chosen["artifact"]))) as archive:
+        names = set(archive.namelist())
+        manifest = json.loads(archive.read("manifest.json"))
+    other = "causal" if kept["kind"] == "spans" else "spans"
+    assert FILES[kept["kind"]] <= names
+    assert not FILES[other] & names
+    assert (manifest["base"]["id"] == TINY) == (kept["kind"] == "causal")
+
+
+def test_rules_compete_as_in_every_compile_and_the_receipt_has_them(customer: Customer, chosen: Row) -> None:
+    facts = facts_of(customer, chosen)
+    induced = facts["labeling"]["rules"]
+    assert (induced["state"], induced["low_ppm"] >= 500_000) == ("kept", True)
+    share = facts["evaluation"]["rules"]
+    assert share["n_answered"] > 0
+    assert share == chosen["evaluation"]["rules"]
+    with zipfile.ZipFile(io.BytesIO(customer.download(chosen["artifact"]))) as archive:
+        shipped = json.loads(archive.read("rules.json"))
+    assert bool(shipped["rules"]) == share["is_used"]
+
+
+def test_the_artifact_answers(customer: Customer, chosen: Row) -> None:
+    def run() -> Row | None:
+        answer = customer.api.post(f"/v1/artifacts/{chosen['artifact']}/run", json={"inputs": [MAIL]})
+        assert answer.status_code in {200, 503}, answer.text  # 503 while the runner loads the model
+        return dict(answer.json()) if answer.status_code == 200 else None
+
+    (row,) = eventually(run, within_s=100)["outputs"]
+    assert set(json.loads(row["output"])) == {"action", "order_number"}
