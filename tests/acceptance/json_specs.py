@@ -30,11 +30,11 @@ def small_mails(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def small_choice(name: str, **changes: Any) -> dict[str, Any]:
-    """ORDER_FIELDS with two of its fields, few enough for rules to give whole answers, and `train.kind: auto`: a span
+    """ORDER_FIELDS with one of its fields, so that rules can give whole answers, and `train.kind: auto`: a span
     student, a causal base and rules compete on pairs that all of them can learn from."""
     spec = _small(ORDER_FIELDS, name, n_candidates=24, n_gold=N_GOLD)
-    asked = ("action", "order_number")
-    spec["task"] = "Read a customer's mail. Say what the customer wants done and copy the order number; null without one."
+    asked = ("order_number",)
+    spec["task"] = "Read a customer's mail and copy the order number from it; null without one."
     schema = spec["output"]["schema"]
     schema |= {"required": list(asked), "properties": {field: schema["properties"][field] for field in asked}}
     spec["output"]["checks"] = [{"kind": "copied", "field": "/order_number", "name": "order number is in the mail"}]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.domain.lifecycle import STEPS
+from gpu_runners.cli.main import main
 from tests.acceptance.books import check_books
 from tests.acceptance.deployment import Customer, Deployment, Row, eventually
 from tests.acceptance.json_specs import small_choice
@@ -22,9 +23,7 @@ FILES = {"spans": {"extraction.json", "calibration.json"}, "causal": {"prompt.js
 
 @pytest.fixture(scope="module")
 def chosen(tiny_bases: Path, customer: Customer) -> Row:
-    row = customer.succeeded(customer.compile(small_choice("auto-choice")), within_s=420)
-    Path("/tmp/auto_row.json").write_text(json.dumps([row, facts_of(customer, row)], indent=1))  # DEBUG
-    return row
+    return customer.succeeded(customer.compile(small_choice("auto-choice")), within_s=420)
 
 
 def facts_of(customer: Customer, compile: Row) -> dict[str, Row]:
@@ -81,11 +80,31 @@ def test_rules_compete_as_in_every_compile_and_the_receipt_has_them(customer: Cu
     assert bool(shipped["rules"]) == share["is_used"]
 
 
-def test_the_artifact_answers(customer: Customer, chosen: Row) -> None:
+def test_the_artifact_answers_in_one_shape_whoever_answers(customer: Customer, chosen: Row) -> None:
     def run() -> Row | None:
-        answer = customer.api.post(f"/v1/artifacts/{chosen['artifact']}/run", json={"inputs": [MAIL]})
+        inputs = [MAIL, "no number, sorry"]
+        answer = customer.api.post(f"/v1/artifacts/{chosen['artifact']}/run", json={"inputs": inputs})
         assert answer.status_code in {200, 503}, answer.text  # 503 while the runner loads the model
         return dict(answer.json()) if answer.status_code == 200 else None
 
-    (row,) = eventually(run, within_s=100)["outputs"]
-    assert set(json.loads(row["output"])) == {"action", "order_number"}
+    by_rule, other = eventually(run, within_s=100)["outputs"]
+    for row in (by_rule, other):
+        assert set(json.loads(row["output"])) == {"order_number"}
+        assert 0 <= row["confidence"] <= 1
+    assert ("rule" in by_rule, "rule" in other) == (True, False)
+    with zipfile.ZipFile(io.BytesIO(customer.download(chosen["artifact"]))) as archive:
+        assert by_rule["confidence"] == json.loads(archive.read("rules.json"))["low_ppm"] / 1e6
+    (field,) = by_rule["fields"]
+    assert json.loads(by_rule["output"])["order_number"] == MAIL[field["start"] : field["end"]]
+
+
+def test_the_command_line_says_who_competed(
+    deployment: Deployment, customer: Customer, chosen: Row, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", chosen["id"], "--api", deployment.url, "--key", customer.key]) == 0
+    shown = capsys.readouterr().out
+    for nth, one in enumerate(chosen["evaluation"]["trials"]):
+        (line,) = (line for line in shown.splitlines() if f"  {one['kind']}, rank {one['rank']}" in line)
+        assert line.strip().startswith(f"K {one['k_score_ppm'] / 1e6:.3f}")
+        assert line.endswith("  kept") == (nth == chosen["evaluation"]["chosen"])
+    assert f"rules answer {chosen['evaluation']['rules']['n_answered']} of 24 held-out inputs" in shown

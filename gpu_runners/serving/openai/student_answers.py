@@ -4,8 +4,7 @@ The last user message is the input; what stands before it is not read. Parameter
 nothing, because nothing is drawn; those that ask for what is not there are refused.
 """
 
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator
 
 from backend.domain.answers.same_form import is_same_schema
 from gpu_runners.artifacts.encoder_student import EncoderModel, StudentAnswer

@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,9 +82,7 @@ def test_what_an_artifact_is_stands_in_its_manifest() -> None:
     assert answering({}).student is None
 
 
-CAUSAL = Answering(
-    base_id="b", base_sha256="1" * 64, task_type="json", n_prompt_bytes=300, student=StudentKind.CAUSAL
-)
+CAUSAL = Answering(base_id="b", base_sha256="1" * 64, task_type="json", n_prompt_bytes=300, student=StudentKind.CAUSAL)
 SPANS = replace(CAUSAL, base_id="minilm", base_sha256="2" * 64, student=StudentKind.SPANS)
 
 
