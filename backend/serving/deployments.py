@@ -139,7 +139,7 @@ def not_deployable(public_id: str) -> InvalidInput:
 
 
 def fitting(row: Deployment, candidates: Sequence[Artifact]) -> list[Artifact]:
-    """Those of some artifacts that can answer in the place of the deployment's."""
+    """Keep of some artifacts those that can answer in the place of the deployment's."""
     return [candidate for candidate, why in zip(candidates, _mismatches(row, candidates), strict=True) if why is None]
 
 

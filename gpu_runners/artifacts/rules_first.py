@@ -35,8 +35,8 @@ class RuleAnswer:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What is said beside an answer: `rule`, and of a json task `fields`, and `confidence` where it was measured.
-        Who is right about a whole answer is right about each of its fields, so that the bound is theirs too."""
+        """The members beside an answer: `rule`, and of a json task `fields`, and `confidence` where it was measured. An
+        answer that is right as a whole is right in each of its fields, so that the bound is theirs too."""
         beside: dict[str, Any] = {"confidence": self.bound_ppm / 1e6} if self.bound_ppm else {}
         if self.rule:
             return beside | {"rule": self.rule}

@@ -108,3 +108,37 @@ def test_the_command_line_says_who_competed(
         assert line.strip().startswith(f"K {one['k_score_ppm'] / 1e6:.3f}")
         assert line.endswith("  kept") == (nth == chosen["evaluation"]["chosen"])
     assert f"rules answer {chosen['evaluation']['rules']['n_answered']} of 24 held-out inputs" in shown
+
+
+@pytest.fixture(scope="module")
+def causal(tiny_bases: Path, customer: Customer) -> Row:
+    """The same task on a causal base alone."""
+    spec = small_choice("causal-choice")
+    return customer.succeeded(customer.compile(spec | {"train": spec["train"] | {"kind": "causal"}}), within_s=300)
+
+
+@pytest.mark.parametrize("first", ["causal", "spans"])
+def test_a_deployment_goes_over_from_one_student_to_the_other_by_a_canary(
+    customer: Customer, chosen: Row, causal: Row, first: str
+) -> None:
+    primary, canary = (causal, chosen) if first == "causal" else (chosen, causal)
+    name = f"choice-{first}"
+    asked = {"name": name, "artifact": primary["artifact"], "canary": {"artifact": canary["artifact"], "share": "0.5"}}
+    made = customer.api.post("/v1/deployments", json=asked)
+    assert made.status_code == 201, made.text
+
+    def ask(user: str) -> str:
+        """Ask what no rule answers; which artifact answered."""
+        body = {"model": name, "user": user, "messages": [{"role": "user", "content": "no number, sorry"}]}
+        answer = customer.api.post("/v1/chat/completions", json=body, timeout=120)
+        assert answer.status_code == 200, answer.text
+        assert set(json.loads(answer.json()["choices"][0]["message"]["content"])) == {"order_number"}
+        return str(answer.headers["x-kolm-artifact"])
+
+    assert {ask(f"user {n}") for n in range(12)} == {primary["artifact"], canary["artifact"]}
+    path = f"/v1/deployments/{made.json()['id']}"
+    promoted = customer.api.post(f"{path}/promote", json={}).json()
+    assert (promoted["base"]["id"] == TINY) == (first == "spans")
+    assert {ask(f"user {n}") for n in range(4)} == {canary["artifact"]}
+    assert customer.api.post(f"{path}/rollback", json={}).json()["base"] == made.json()["base"]
+    assert {ask(f"user {n}") for n in range(4)} == {primary["artifact"]}

@@ -168,7 +168,7 @@ def _names(tenant_id: UUID, ids: list[UUID]) -> dict[UUID, str]:
 
 
 def _deployable(tenant_id: UUID) -> list[Artifact]:
-    """What can be deployed, the newest first."""
+    """List the artifacts that can be deployed, the newest first."""
     rows = Artifact.objects.of_tenant(tenant_id).filter(revoked_at=None).order_by("-created_at", "-id")[:MOST_CHOICES]
     return [row for row in rows if answering(row.manifest).student is not None]
 

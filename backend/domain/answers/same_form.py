@@ -1,4 +1,4 @@
-"""Whether two tasks answer in one form, so that who reads the answers of one can read those of the other."""
+"""The comparison of two tasks by the form of their answers: who reads those of one can read those of the other."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -142,8 +142,8 @@ def compile_places(rules: RuleList) -> Callable[[str], list[FieldPlace]]:
         filling = fill(text)
         if filling is None:
             return []
-        given = [field for field, literal in enumerate(filling.literals) if literal != NULL]
-        return [FieldPlace(paths[field], *filling.copied.get(field, (None, None))) for field in given]
+        valued = [field for field, literal in enumerate(filling.literals) if literal != NULL]
+        return [FieldPlace(paths[field], *filling.copied.get(field, (None, None))) for field in valued]
 
     return places
 
