@@ -88,7 +88,8 @@ class RulesFirst:
         """None: ask the model."""
         began = time.perf_counter_ns()
         rule = self.rule_of(text)
-        return self._rule_answer(text, rule, time.perf_counter_ns() - began)
+        fields = self._fields(text, rule)
+        return self._rule_answer(rule, fields, time.perf_counter_ns() - began)
 
     def answers(self, texts: Sequence[str]) -> list[RuleAnswer | None]:
         """`answer` of each; many are cheaper together."""
@@ -96,17 +97,20 @@ class RulesFirst:
             return [self.answer(text) for text in texts]
         began = time.perf_counter_ns()
         rules = self.rules_of(texts)
+        fields = [self._fields(text, rule) for text, rule in zip(texts, rules, strict=True)]
         each_ns = (time.perf_counter_ns() - began) // len(texts)
-        return [self._rule_answer(text, one, each_ns) for text, one in zip(texts, rules, strict=True)]
+        return [self._rule_answer(rule, places, each_ns) for rule, places in zip(rules, fields, strict=True)]
 
-    def _rule_answer(self, text: str, rule: int | str | None, latency_ns: int) -> RuleAnswer | None:
+    def _fields(self, text: str, rule: int | str | None) -> Sequence[FieldPlace]:
+        """The fields of a json answer; none where there is no answer, or no bound to say of them."""
+        return self._places(text) if isinstance(rule, str) and self.rules.low_ppm else ()
+
+    def _rule_answer(self, rule: int | str | None, fields: Sequence[FieldPlace], latency_ns: int) -> RuleAnswer | None:
         """`rule` is the number of a label rule, or a json task's answer. A rule that answers what is no label of the
         task is as good as none."""
         latency_us = -(-latency_ns // 1000)
         if isinstance(rule, str):
-            bound_ppm = self.rules.low_ppm
-            fields = self._places(text) if bound_ppm else ()
-            return RuleAnswer(text=rule, rule=0, bound_ppm=bound_ppm, latency_us=latency_us, fields=fields)
+            return RuleAnswer(text=rule, rule=0, bound_ppm=self.rules.low_ppm, latency_us=latency_us, fields=fields)
         answer = None if rule is None else self._answers[rule]
         if rule is None or answer is None:
             return None
