@@ -59,7 +59,8 @@ class CompileSummary(Shape[Compile]):  # as lists have it
     evaluation = s.DictField(
         allow_null=True,
         help_text="Held-out n, accuracy with interval, table per class or per field, baselines, alternatives with the "
-        "interval of the difference, latency, leakage; what rules answered, what was measured and chosen to draft.",
+        "interval of the difference, latency, leakage; what rules answered, what was measured and chosen to draft; "
+        "`trials`, the students that competed with their K-scores, and `chosen`, the number of the one that was kept.",
     )
     gate = s.DictField(allow_null=True, help_text="The decision, floor by floor, and what to try next.")
     artifact = PublicId(Prefix.ARTIFACT, source="artifact_id", allow_null=True)

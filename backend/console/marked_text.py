@@ -42,6 +42,6 @@ def _kind(spans: Sequence[Span]) -> str:
 
 
 def _title(span: Span) -> str:
-    words = {"model": "read by the model", "gold": "gold", "predicted": "answered"}[span.source.value]
+    words = {"model": "read here", "gold": "gold", "predicted": "answered"}[span.source.value]
     sure = "" if span.confidence_ppm is None else f", {span.confidence_ppm / 1e6:.3f}"
     return f"{span.path[:MAX_PATH]} ({words}{sure})"

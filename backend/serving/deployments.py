@@ -1,6 +1,7 @@
 """Deployments: made, changed, promoted, rolled back, drained. Each change is a revision of the history, a line of the
 audit log and an event, in one transaction under the deployment's lock."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,8 @@ from django.utils import timezone
 
 from backend.artifacts.models import Artifact
 from backend.artifacts.revoking import check_usable
+from backend.compiles.models import Compile
+from backend.domain.answers.same_form import is_same_form
 from backend.domain.errors import Conflict, InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.serving.deployments import Answering, answering, mismatch
@@ -41,13 +44,12 @@ def create(
     row = Deployment(
         tenant_id=tenant_id,
         name=name,
-        base_id=what.base_id[:200],
-        base_sha256=what.base_sha256,
         task_type=what.task_type,
         artifact_id=artifact_row.id,
         version=0,
         **fields,
     )
+    _set_base(row, what)
     _set_canary(row, canary)
     row.save(force_insert=True)
     return _revise(row, "created", actor, EventType.DEPLOYMENT_CREATED)
@@ -69,10 +71,10 @@ def promote(row: Deployment, artifact: str | None, *, actor: Actor) -> Deploymen
         if row.canary_artifact_id is None:
             raise Conflict("This deployment has no canary to promote; name an `artifact`.", code="no_canary")
         artifact = encode_id(Prefix.ARTIFACT, row.canary_artifact_id)
-    candidate = _fitting(row, artifact)
+    candidate, what = _fitting(row, artifact)
     if candidate.id == row.artifact_id:
         raise Conflict("This artifact is already the primary one.", code="already_primary")
-    _answer_with(row, candidate.id)
+    _answer_with(row, candidate.id, what)
     return _revise(row, "promoted", actor)
 
 
@@ -80,8 +82,8 @@ def roll_back(row: Deployment, *, actor: Actor, why: str = "") -> Deployment:
     """The artifact from before the last promotion answers again; doing it twice takes it back."""
     if row.previous_artifact_id is None:
         raise Conflict("There is no previous artifact to roll back to.", code="no_previous")
-    candidate = _fitting(row, encode_id(Prefix.ARTIFACT, row.previous_artifact_id))
-    _answer_with(row, candidate.id)
+    candidate, what = _fitting(row, encode_id(Prefix.ARTIFACT, row.previous_artifact_id))
+    _answer_with(row, candidate.id, what)
     return _revise(row, "rolled_back", actor, data={"why": why} if why else {})
 
 
@@ -136,35 +138,50 @@ def not_deployable(public_id: str) -> InvalidInput:
     )
 
 
-def _fitting(row: Deployment, public_id: str) -> Artifact:
-    """Raises InvalidInput (canary_mismatch) for an artifact of another base or kind of task."""
+def fitting(row: Deployment, candidates: Sequence[Artifact]) -> list[Artifact]:
+    """Keep of some artifacts those that can answer in the place of the deployment's."""
+    return [candidate for candidate, why in zip(candidates, _mismatches(row, candidates), strict=True) if why is None]
+
+
+def _fitting(row: Deployment, public_id: str) -> tuple[Artifact, Answering]:
+    """Raises InvalidInput (canary_mismatch) for an artifact that cannot answer in the place of the deployment's."""
     candidate, what = usable(row.tenant_id, public_id)
-    own = Answering(
-        base_id=row.base_id,
-        base_sha256=row.base_sha256,
-        task_type=row.task_type,
-        n_prompt_bytes=0,
-        student=what.student,
-    )
-    why = mismatch(what, own)
+    (why,) = _mismatches(row, [candidate])
     if why is not None:
         raise InvalidInput(why, code="canary_mismatch")
-    return candidate
+    return candidate, what
+
+
+def _mismatches(row: Deployment, candidates: Sequence[Artifact]) -> list[str | None]:
+    primary = Artifact.objects.of_tenant(row.tenant_id).get(id=row.artifact_id)
+    compiles = Compile.objects.of_tenant(row.tenant_id)
+    compiles = compiles.filter(id__in={one.compile_id for one in (primary, *candidates)})
+    outputs = dict(compiles.values_list("id", "spec__output"))
+    asked, own = outputs.get(primary.compile_id) or {}, answering(primary.manifest)
+    return [
+        mismatch(answering(one.manifest), own, is_same_form=is_same_form(outputs.get(one.compile_id) or {}, asked))
+        for one in candidates
+    ]
 
 
 def _set_canary(row: Deployment, canary: Canary | None) -> None:
     row.canary_artifact_id, row.canary_share_ppm = None, 0
     if canary is not None:
-        candidate = _fitting(row, canary.artifact)
+        candidate, _ = _fitting(row, canary.artifact)
         if candidate.id == row.artifact_id:
             raise Conflict("The canary is the primary artifact itself; name another one.", code="already_primary")
         row.canary_artifact_id, row.canary_share_ppm = candidate.id, canary.share_ppm
 
 
-def _answer_with(row: Deployment, artifact_id: UUID) -> None:
+def _answer_with(row: Deployment, artifact_id: UUID, what: Answering) -> None:
     row.previous_artifact_id, row.artifact_id = row.artifact_id, artifact_id
+    _set_base(row, what)
     row.canary_artifact_id, row.canary_share_ppm = None, 0
     row.answering_since = timezone.now()
+
+
+def _set_base(row: Deployment, what: Answering) -> None:
+    row.base_id, row.base_sha256 = what.base_id[:200], what.base_sha256
 
 
 def _revise(

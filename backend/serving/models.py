@@ -53,8 +53,8 @@ class PlaygroundAnswer(TenantOwned):
 
 class Deployment(TenantOwned):
     """A name under which an artifact answers (`model` of the OpenAI-compatible API). `version` counts its changes, each
-    of which is a DeploymentRevision. `base_sha256` and `task_type` never change. `regression_version` is the version of
-    which a regression was told."""
+    of which is a DeploymentRevision. The base is that of the artifact that answers; `task_type` never changes.
+    `regression_version` is the version of which a regression was told."""
 
     name = models.CharField(max_length=64)
     base_id = models.CharField(max_length=200)

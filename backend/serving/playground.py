@@ -85,11 +85,12 @@ def _student(row: Artifact, text: str) -> dict[str, Any]:
     else:
         answer |= {"label": output["output"][:MAX_ANSWER], "n_tokens": output["n_tokens"]}
         answer |= {"is_cut": output["finish_reason"] != "stop"}
+        if "confidence" in output:
+            answer |= {"confidence_ppm": round(output["confidence"] * 1_000_000)}
         if "fields" in output:
-            answer |= {
-                "confidence_ppm": round(output["confidence"] * 1_000_000),
-                "fields": output["fields"][:MAX_SPANS],
-            }
+            answer |= {"fields": output["fields"][:MAX_SPANS]}
+    if "rule" in output:
+        answer |= {"rule": output["rule"]}
     return answer | {
         "latency_us": output["latency_us"],
         "load_ms": result.load_ms,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from backend.domain.rules.closure import compile_batch, compile_numbers, compile_rules
+from backend.domain.rules.extraction import FieldPlace, compile_places
 from backend.domain.rules.reading import read_rules
 from backend.domain.rules.rule_list import InvalidRules, LabelRule, RuleList
 
@@ -22,21 +23,34 @@ Row = TypeVar("Row", bound=Mapping[str, Any])
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleAnswer:
     """`rule` is the number of the rule that answered, from 1, as `kolm rules` lists them; 0: the field rules of a json
-    task together. `bound_ppm` is the lower bound of a label rule's precision. `latency_us` is this text's own time, or
+    task together. `bound_ppm` is the lower bound of a label rule's precision, or of a json task's whole list; 0 where
+    it was not measured. `fields` are a json answer's, where they were read. `latency_us` is this text's own time, or
     its share of many texts'."""
 
     text: str
     rule: int
     bound_ppm: int
     latency_us: int
+    fields: Sequence[FieldPlace] = ()
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The members beside an answer: `rule`, and of a json task `fields`, and `confidence` where it was measured. An
+        answer that is right as a whole is right in each of its fields, so that the bound is theirs too."""
+        beside: dict[str, Any] = {"confidence": self.bound_ppm / 1e6} if self.bound_ppm else {}
+        if self.rule:
+            return beside | {"rule": self.rule}
+        fields = [one._asdict() | {"confidence_ppm": self.bound_ppm} for one in self.fields] if self.bound_ppm else []
+        return beside | {"fields": fields, "rule": self.rule}
 
     def row(self, *, is_label: bool) -> dict[str, Any]:
-        """The row as `LabelModel.predict` and `GenerativeModel.predict` give theirs, with the rule's number."""
+        """The row as `LabelModel.predict`, `SpanModel.predict` and `GenerativeModel.predict` give theirs, with the
+        rule's number."""
         if is_label:
             answer: dict[str, Any] = {"label": self.text, "confidence": self.bound_ppm / 1e6}
         else:
             answer = {"output": self.text, "finish_reason": "stop", "n_tokens": 0}
-        return answer | {"latency_us": self.latency_us, "rule": self.rule}
+        return answer | {"latency_us": self.latency_us} | self.about
 
 
 class RulesFirst:
@@ -48,6 +62,7 @@ class RulesFirst:
         self._answers: list[tuple[str, int] | None] = []
         self.rule_of: Callable[[str], int | str | None]
         self.rules_of: Callable[[Sequence[str]], Sequence[int | str | None]]
+        self._places = compile_places(rules)
         if rules.task == "json":
             self.rule_of, self.rules_of = compile_rules(rules), compile_batch(rules)
             return
@@ -73,7 +88,8 @@ class RulesFirst:
         """None: ask the model."""
         began = time.perf_counter_ns()
         rule = self.rule_of(text)
-        return self._rule_answer(rule, time.perf_counter_ns() - began)
+        fields = self._fields(text, rule)
+        return self._rule_answer(rule, fields, time.perf_counter_ns() - began)
 
     def answers(self, texts: Sequence[str]) -> list[RuleAnswer | None]:
         """`answer` of each; many are cheaper together."""
@@ -81,15 +97,20 @@ class RulesFirst:
             return [self.answer(text) for text in texts]
         began = time.perf_counter_ns()
         rules = self.rules_of(texts)
+        fields = [self._fields(text, rule) for text, rule in zip(texts, rules, strict=True)]
         each_ns = (time.perf_counter_ns() - began) // len(texts)
-        return [self._rule_answer(one, each_ns) for one in rules]
+        return [self._rule_answer(rule, places, each_ns) for rule, places in zip(rules, fields, strict=True)]
 
-    def _rule_answer(self, rule: int | str | None, latency_ns: int) -> RuleAnswer | None:
+    def _fields(self, text: str, rule: int | str | None) -> Sequence[FieldPlace]:
+        """The fields of a json answer; none where there is no answer, or no bound to say of them."""
+        return self._places(text) if isinstance(rule, str) and self.rules.low_ppm else ()
+
+    def _rule_answer(self, rule: int | str | None, fields: Sequence[FieldPlace], latency_ns: int) -> RuleAnswer | None:
         """`rule` is the number of a label rule, or a json task's answer. A rule that answers what is no label of the
         task is as good as none."""
         latency_us = -(-latency_ns // 1000)
         if isinstance(rule, str):
-            return RuleAnswer(text=rule, rule=0, bound_ppm=0, latency_us=latency_us)
+            return RuleAnswer(text=rule, rule=0, bound_ppm=self.rules.low_ppm, latency_us=latency_us, fields=fields)
         answer = None if rule is None else self._answers[rule]
         if rule is None or answer is None:
             return None

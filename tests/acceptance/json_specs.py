@@ -29,6 +29,25 @@ def small_mails(name: str, **changes: Any) -> dict[str, Any]:
     return spec | changes
 
 
+def small_choice(name: str, **changes: Any) -> dict[str, Any]:
+    """ORDER_FIELDS with one of its fields, so that rules can give whole answers, and `train.kind: auto`: a span
+    student, a causal base and rules compete on pairs that all of them can learn from."""
+    spec = _small(ORDER_FIELDS, name, n_candidates=24, n_gold=N_GOLD)
+    asked = ("order_number",)
+    spec["task"] = "Read a customer's mail and copy the order number from it; null without one."
+    schema = spec["output"]["schema"]
+    schema |= {"required": list(asked), "properties": {field: schema["properties"][field] for field in asked}}
+    spec["output"]["checks"] = [{"kind": "copied", "field": "/order_number", "name": "order number is in the mail"}]
+    spec["examples"]["inline"] = [
+        row | {"output": {field: row["output"][field] for field in asked}} for row in spec["examples"]["inline"]
+    ]
+    spec["sampling"] |= {"k_select": 20, "k_distill": 100}
+    spec["train"] |= {"kind": "auto", "spans": {"epochs": 3, "rank": 4, "alpha": 8}}
+    spec["recipes"] |= {"min_rule_precision": 0.5}
+    spec["gate"] |= {"alternatives": "report"}
+    return spec | changes
+
+
 def small_summaries(name: str, **changes: Any) -> dict[str, Any]:
     """`examples/order-summary.yaml` smaller still: a text task, whose answers the teacher judges in pairs."""
     return _small(ROOT / "examples" / "order-summary.yaml", name, n_candidates=8, n_gold=40) | changes

@@ -47,7 +47,8 @@ def json_rules(word: str) -> bytes:
     def field(number: int, value: str | int) -> FieldRule:
         return FieldRule(field=number, when=(word,), unless=(), value=value, copy=None, is_absent=False, evidence=proof)
 
-    return RuleList(task="json", rules=(field(0, "small"), field(1, 3)), fields=(("size",), ("n",))).to_bytes()
+    rules = (field(0, "small"), field(1, 3))
+    return RuleList(task="json", rules=rules, fields=(("size",), ("n",)), low_ppm=960_000).to_bytes()
 
 
 RULED = json.dumps({"size": "small", "n": 3})  # what `json_rules` answer

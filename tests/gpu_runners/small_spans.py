@@ -4,10 +4,11 @@ import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from backend.domain.answers.json_values import answer_text
 from backend.domain.artifact.building import build_kolm
-from backend.domain.canonical import canonical_json
+from backend.domain.canonical import canonical_json, sha256_hex
 from backend.domain.extraction.learning import learn_plan
 from backend.domain.extraction.plan import ExtractionPlan
 from backend.domain.jobs.span_jobs import DistillSpansJob, DistillSpansResult, SpanOptions
@@ -80,9 +81,9 @@ def span_job(
     return job, data, plan
 
 
-def span_kolm(trained: TrainedSpans, **beside: bytes) -> bytes:
+def span_kolm(trained: TrainedSpans, *, tenant: str | None = None, **beside: bytes) -> bytes:
     """A signed artifact around the trained adapter, with the members that packaging gives it; `beside` are documents by
-    their name without the ending."""
+    their name without the ending. `tenant`: its UUID as hex."""
     base = {"id": trained.job.base_model, "sha256": trained.result.base_model_sha256}
     return packed_spans(
         trained.blob,
@@ -91,6 +92,7 @@ def span_kolm(trained: TrainedSpans, **beside: bytes) -> bytes:
         calibration=trained.result.calibration,
         base=base,
         beside=beside,
+        tenant=tenant,
     )
 
 
@@ -103,6 +105,7 @@ def packed_spans(
     base: dict[str, str],
     beside: dict[str, bytes],
     schema: dict[str, Any] = SCHEMA,
+    tenant: str | None = None,
 ) -> bytes:
     """A signed artifact of the adapter `blob`."""
     content = members() | {
@@ -114,4 +117,7 @@ def packed_spans(
     }
     content |= {f"{name}.json": data for name, data in beside.items()}
     content.pop("labels.json")
-    return build_kolm(content, manifest_fields=fields(base=base, task_type="json", name="mails"), key=KEY)
+    signed = fields(base=base, task_type="json", name="mails")
+    if tenant is not None:
+        signed["tenant_digest"] = sha256_hex(b"kolm/tenant/" + UUID(hex=tenant).bytes)
+    return build_kolm(content, manifest_fields=signed, key=KEY)

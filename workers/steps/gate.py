@@ -13,7 +13,7 @@ from workers.training.trials import chosen_trial
 
 
 def run_gate(run: CompileRun) -> StepDone:
-    chosen = chosen_trial(run)
+    chosen, evaluated = chosen_trial(run), run.output(EvaluationOut)
     measured = chosen.measured
     evaluation = evaluation_of(run, measured)
     score = score_of(run, evaluation, measured, chosen.trained)
@@ -22,12 +22,12 @@ def run_gate(run: CompileRun) -> StepDone:
     k_ppm = score.composite_ppm
     with run.transaction() as fenced:
         card = card_of(run, fenced.compile, evaluation, measured, score).to_json()
-        figures = public_evaluation(run, evaluation, measured) | {"card": card}
+        figures = public_evaluation(run, evaluation, measured) | evaluated.competition | {"card": card}
         touch(fenced.compile, k_score_ppm=k_ppm, evaluation=figures, gate=gate_json)
         data = {"passed": decision.passed, "k_score_ppm": k_ppm, "gate": gate_json}
         append_event(run.tenant_id, run.compile_id, "gate.decided", data)
         done = StepDone(
-            inputs=run.output(EvaluationOut).digests(),
+            inputs=evaluated.digests(),
             output=GateOut(
                 k_score_sha256=put_json(run.tenant_id, k_json),
                 gate_sha256=put_json(run.tenant_id, gate_json),

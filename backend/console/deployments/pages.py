@@ -1,5 +1,6 @@
 """The deployment pages: under which names artifacts answer, what they did in the last day, and changing that."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -119,7 +120,7 @@ def _list(request: ConsoleRequest) -> dict[str, Any]:
     chosen = request.GET.get("artifact", "")
     return {
         "rows": shown_rows,
-        "artifacts": _deployable(tenant_id),
+        "artifacts": _choices(_deployable(tenant_id)),
         "chosen": chosen,
         "may_release": request.team_session.may(Permission.RELEASE),
         "example": {"name": "order-extractor", "artifact": "art_..."},
@@ -133,9 +134,7 @@ def _one(request: ConsoleRequest, row: Deployment) -> dict[str, Any]:
     shape["last_24h"] = [figures | _answerers(figures) for figures in shape["last_24h"]]
     own = [id for id in (row.artifact_id, row.canary_artifact_id, row.previous_artifact_id) if id is not None]
     names = {encode_id(Prefix.ARTIFACT, id): name for id, name in _names(tenant_id, own).items()}
-    others = [
-        (id, name) for id, name, sha in _deployable(tenant_id) if sha == row.base_sha256 and id != shape["artifact"]
-    ]
+    others = [one for one in _choices(acts.fitting(row, _deployable(tenant_id))) if one[0] != shape["artifact"]]
     n_requests = sum(figures["n_requests"] for figures in shape["last_24h"])
     return {
         "row": row,
@@ -168,15 +167,15 @@ def _names(tenant_id: UUID, ids: list[UUID]) -> dict[UUID, str]:
     return {row.id: f"{row.name} v{row.version}" for row in rows}
 
 
-def _deployable(tenant_id: UUID) -> list[tuple[str, str, str]]:
-    """(id, name and version, base) of what can be deployed, the newest first."""
+def _deployable(tenant_id: UUID) -> list[Artifact]:
+    """List the artifacts that can be deployed, the newest first."""
     rows = Artifact.objects.of_tenant(tenant_id).filter(revoked_at=None).order_by("-created_at", "-id")[:MOST_CHOICES]
-    deployable = [(row, answering(row.manifest)) for row in rows]
-    return [
-        (encode_id(Prefix.ARTIFACT, row.id), f"{row.name} v{row.version}", what.base_sha256)
-        for row, what in deployable
-        if what.student is not None
-    ]
+    return [row for row in rows if answering(row.manifest).student is not None]
+
+
+def _choices(rows: Iterable[Artifact]) -> list[tuple[str, str]]:
+    """(id, name and version) of each."""
+    return [(encode_id(Prefix.ARTIFACT, row.id), f"{row.name} v{row.version}") for row in rows]
 
 
 def _share(text: str, *, field: str) -> int:

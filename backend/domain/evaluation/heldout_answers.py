@@ -117,7 +117,7 @@ class HeldoutAnswers:
         is_unsure = None
         if self.threshold_ppm is not None:
             is_unsure = confidence is not None and confidence < self.threshold_ppm
-        spans = model_spans(self.fields[row], text) if self.fields else []
+        spans = model_spans(self.fields[row], text) if self.fields and not by_rule else []
         return HeldoutAnswer(
             row=row,
             input=text,

@@ -228,8 +228,13 @@ class EvaluationOut(StepOutput):
         """The line of the trial whose model was kept; {} of an evaluation without trials."""
         return self.trials[self.chosen] if self.trials else {}
 
+    @property
+    def competition(self) -> dict[str, Any]:
+        """The trials that competed, and the number of the one that was kept."""
+        return {"trials": self.trials, "chosen": self.chosen}
+
     def facts(self) -> dict[str, Any]:
-        return {**self.figures, "trials": self.trials, "chosen": self.chosen}
+        return {**self.figures, **self.competition}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from backend.domain.rules.conditions import Test, View, pad, test_of
 from backend.domain.rules.places import Place, Reader, TextPlaces, reader_of
 from backend.domain.rules.rule_list import Condition, FieldIs, FieldRule, RuleList
+from backend.domain.rules.wording import Span
 
 KNOWN = "<known>"
 MAX_WORDS = 2_000  # of a longer text nothing is said: what a hostile list may cost stays bounded
@@ -75,16 +76,27 @@ def step_of(rule: FieldRule, vocabularies: Sequence[Sequence[str]]) -> Step:
     )
 
 
-class Filling:
-    """One text's fields as they are given: `literals` (NULL too where absent), `absent`, and which words were taken."""
+class FieldPlace(NamedTuple):
+    """A field of an answer that has a value: its path, and the place of the text (code points) that it was copied from;
+    None where it was not."""
 
-    __slots__ = ("absent", "literals", "needs_known", "places", "taken", "view")
+    path: str
+    start: int | None
+    end: int | None
+
+
+class Filling:
+    """One text's fields as they are given: `literals` (NULL too where absent), `absent`, `copied` (the code
+    points that a field was copied from), and which words were taken."""
+
+    __slots__ = ("absent", "copied", "literals", "needs_known", "places", "taken", "view")
 
     def __init__(self, text: str, n_fields: int) -> None:
         self.places = TextPlaces(text)
         self.view = View(text, pad(self.places.words))
         self.literals = [NULL] * n_fields
         self.absent = [False] * n_fields
+        self.copied: dict[int, Span] = {}
         self.taken: list[Place] = []
         self.needs_known = False
 
@@ -97,8 +109,9 @@ class Filling:
             read = step.read(self.places, self.taken)
             if read is None:
                 return False
-            value, place = read
+            value, place, span = read
             self.taken.append(place)
+            self.copied[step.field] = span
         self.literals[step.field] = value
         self.absent[step.field] = step.is_absent
         self.needs_known |= step.needs_known
@@ -112,13 +125,37 @@ class Filling:
 
 
 def compile_fields(rules: RuleList) -> Callable[[str], str | None]:
+    fill, write = _filler(rules), _writer(rules.fields)
+
+    def answer(text: str) -> str | None:
+        filling = fill(text)
+        return None if filling is None else write(filling.literals, filling.absent)
+
+    return answer
+
+
+def compile_places(rules: RuleList) -> Callable[[str], list[FieldPlace]]:
+    """Return where the values of the list's answer to a text stand; nothing where it has no answer."""
+    fill, paths = _filler(rules), ["".join(f"/{name}" for name in path) for path in rules.fields]
+
+    def places(text: str) -> list[FieldPlace]:
+        filling = fill(text)
+        if filling is None:
+            return []
+        valued = [field for field, literal in enumerate(filling.literals) if literal != NULL]
+        return [FieldPlace(paths[field], *filling.copied.get(field, (None, None))) for field in valued]
+
+    return places
+
+
+def _filler(rules: RuleList) -> Callable[[str], Filling | None]:
+    """Return what fills the fields of a text; None where not every one of them is given."""
     steps = [step_of(rule, rules.vocabularies) for rule in rules.rules if isinstance(rule, FieldRule)]
     groups = [_group(tuple(group)) for _, group in groupby(steps, lambda step: step.field)]
     known = frozenset(word.encode() for word in rules.known)
     n_fields = len(rules.fields)
-    write = _writer(rules.fields)
 
-    def answer(text: str) -> str | None:
+    def fill(text: str) -> Filling | None:
         filling = Filling(text, n_fields)
         if len(filling.places.words) > MAX_WORDS:
             return None
@@ -128,13 +165,11 @@ def compile_fields(rules: RuleList) -> Callable[[str], str | None]:
                     break
             else:
                 return None
-        if filling.needs_known and not filling.is_known(known):
-            return None
-        return write(filling.literals, filling.absent)
+        return None if filling.needs_known and not filling.is_known(known) else filling
 
     if len(groups) != n_fields or not groups:
         return lambda _text: None
-    return answer
+    return fill
 
 
 Group = tuple[int, dict[str, tuple[Step, ...]], tuple[Step, ...]]

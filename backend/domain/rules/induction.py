@@ -1,7 +1,7 @@
 """Rules from accepted pairs: proposed on one part of them, kept for what they get right on another."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backend.domain.rules.certifying import Judged, list_sizes, longest_certified, low_ppm
@@ -94,7 +94,10 @@ def _fields(proposing: Pairs, heldout: Pairs, answer: Mapping[str, Any], options
     lists = [rules for rules in lists if _can_be_read(rules)]
     judged = [judge_fields(rules, heldout) for rules in lists]
     best, miss = longest_certified(judged, precision=options.precision, miss=1 - options.confidence)
-    kept = with_field_evidence(lists[best], heldout, 1 - options.confidence) if best >= 0 else _empty("json")
+    kept = _empty("json")
+    if best >= 0:
+        kept = with_field_evidence(lists[best], heldout, 1 - options.confidence)
+        kept = replace(kept, low_ppm=low_ppm(judged[best].right, judged[best].answered, miss))
     return Induced(rules=kept, facts=_facts(n_pairs, len(proposing), judged, best, miss, n_tried, kept.n, options))
 
 

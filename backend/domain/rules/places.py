@@ -14,7 +14,7 @@ MAX_DIGITS = 15
 _UNFIT = re.compile("[\0\ud800-\udfff]")  # no answer may hold them
 
 Place = tuple[int, int]  # words, the second one past the end
-Read = tuple[str, Place]  # a value as JSON spells it, and the words that say it
+Read = tuple[str, Place, Span]  # a value as JSON spells it, the words that say it, and the code points
 
 
 class TextPlaces:
@@ -71,7 +71,7 @@ def reader_of(copy: Copy, vocabularies: Sequence[Sequence[str]]) -> Reader:
             return None
         (start, end), place = free[0]
         value = (_number if copy.as_number else quote)(text.text[start:end])
-        return None if value is None else (value, place)
+        return None if value is None else (value, place, (start, end))
 
     return read
 
@@ -140,6 +140,6 @@ def _between(before: str, behind: str) -> Reader:
             return None
         start, stop = text.span_of(place)
         value = quote(text.text[start:stop])
-        return None if value is None else (value, place)
+        return None if value is None else (value, place, (start, stop))
 
     return read

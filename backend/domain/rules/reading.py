@@ -32,6 +32,7 @@ MAX_ANSWER_CHARS = 1_000
 MAX_FIELDS = 200
 MAX_DEPTH = 8
 MAX_LISTED = 30_000  # phrases of all vocabularies, and known words
+PPM = 1_000_000
 KNOWN = "<known>"
 _EVIDENCE = ("seen", "support", "right", "low_ppm")
 
@@ -67,7 +68,7 @@ def _list_of(value: Any) -> RuleList:
     if task == "label":
         _exactly(value, {"format", "task", "rules"})
         return RuleList(task=task, rules=tuple(_items(value["rules"], MAX_RULES, "rules", _label_rule)))
-    _exactly(value, {"format", "task", "rules", "fields", "vocabularies", "known"})
+    _exactly(value, {"format", "task", "rules", "fields", "vocabularies", "known", *({"low_ppm"} & set(value))})
     phrases = [0]
 
     def vocabulary(item: Any) -> tuple[str, ...]:
@@ -82,7 +83,10 @@ def _list_of(value: Any) -> RuleList:
     known = tuple(_items(value["known"], MAX_LISTED - phrases[0], "known words", _word))
     rules = tuple(_items(value["rules"], MAX_RULES, "rules", lambda item: _field_rule(item, fields, vocabularies)))
     _check_order(rules)
-    return RuleList(task=task, rules=rules, fields=fields, vocabularies=vocabularies, known=known)
+    low_ppm = value.get("low_ppm", 0)
+    if type(low_ppm) is not int or not 0 <= low_ppm <= PPM:
+        _refuse("its precision is no whole number of parts per million")
+    return RuleList(task=task, rules=rules, fields=fields, vocabularies=vocabularies, known=known, low_ppm=low_ppm)
 
 
 def _refuse(why: str) -> NoReturn:

@@ -13,7 +13,8 @@ pairs; `low_ppm`: the lower bound of that precision (one-sided, Clopper and Pear
 
 For a json task `fields` are the leaves of the answer in the order of its spelling, and a rule gives one of them: a
 `value`, a `copy` of a place of the text, or `absent`. The rules of a field stand together; the first that applies gives
-it. The list answers when every field was given, and says nothing otherwise.
+it. The list answers when every field was given, and says nothing otherwise; its own `low_ppm` is the lower bound of how
+often such an answer is right as a whole, absent from lists of releases before it.
 """
 
 from dataclasses import dataclass
@@ -117,14 +118,15 @@ Rule = LabelRule | FieldRule
 
 @dataclass(frozen=True, kw_only=True)
 class RuleList:
-    """The rules in order; the first that applies answers (or gives its field). `fields`, `vocabularies` and `known` are
-    a json task's."""
+    """The rules in order; the first that applies answers (or gives its field). `fields`, `vocabularies`, `known` and
+    `low_ppm` are a json task's."""
 
     task: str  # label | json
     rules: tuple[Rule, ...]
     fields: tuple[tuple[str, ...], ...] = ()
     vocabularies: tuple[tuple[str, ...], ...] = ()
     known: tuple[str, ...] = ()
+    low_ppm: int = 0  # the lower bound of the whole answers' precision on held-out pairs; 0: not measured
 
     @cached_property
     def sha256(self) -> str:
@@ -136,9 +138,8 @@ class RuleList:
         if self.task == "label":
             return value
         lists = {"fields": self.fields, "vocabularies": self.vocabularies}
-        return (
-            value | {name: [list(item) for item in items] for name, items in lists.items()} | {"known": [*self.known]}
-        )
+        value |= {name: [list(item) for item in items] for name, items in lists.items()} | {"known": [*self.known]}
+        return value | ({"low_ppm": self.low_ppm} if self.low_ppm else {})
 
     def to_bytes(self) -> bytes:
         """The member rules.json: canonical JSON, so that equal lists have equal bytes."""

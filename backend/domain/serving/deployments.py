@@ -42,8 +42,7 @@ class StudentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering:
-    """The part of an artifact that matters to serving it: two that differ in `base_sha256` or `task_type` cannot stand
-    in for one another. `student` is None of what no server knows."""
+    """The part of an artifact that matters to serving it. `student` is None of what no server knows."""
 
     base_id: str
     base_sha256: str
@@ -74,11 +73,12 @@ def _student(members: Container[str], task_type: str) -> StudentKind | None:
     return {"label": StudentKind.LABEL, "json": StudentKind.CAUSAL, "text": StudentKind.CAUSAL}.get(task_type)
 
 
-def mismatch(canary: Answering, primary: Answering) -> str | None:
-    """Return why one cannot answer in the place of the other, as a sentence; None when it can.
+def mismatch(canary: Answering, primary: Answering, *, is_same_form: bool) -> str | None:
+    """Return why one cannot answer in the place of the other, as a sentence; None when it can. `is_same_form`: whether
+    their tasks answer with the same schema or labels, which counts where base or student differ.
 
     >>> label = Answering(base_id="b", base_sha256="1", task_type="label", n_prompt_bytes=0, student=None)
-    >>> mismatch(label, label) is None
+    >>> mismatch(label, label, is_same_form=False) is None
     True
     """
     if canary.task_type != primary.task_type:
@@ -86,11 +86,20 @@ def mismatch(canary: Answering, primary: Answering) -> str | None:
             f"The artifact answers a {canary.task_type} task and the deployment a {primary.task_type} task; who calls "
             "it would get answers of another kind. Make a deployment of its own for it."
         )
-    if canary.base_sha256 != primary.base_sha256:
+    if (canary.base_sha256, canary.student) == (primary.base_sha256, primary.student):
+        return None
+    if canary.student == primary.student == StudentKind.CAUSAL:
         return (
             f"The artifact is an adapter for {canary.base_id} ({canary.base_sha256[:12]}) and the deployment's base is "
-            f"{primary.base_id} ({primary.base_sha256[:12]}). Compile it for the same base, or make a deployment of "
-            "its own for it."
+            f"{primary.base_id} ({primary.base_sha256[:12]}), and a server has one causal base. Compile it for the "
+            "same base, or make a deployment of its own for it."
+        )
+    if not is_same_form:
+        what = {"json": "schema", "label": "set of labels"}.get(canary.task_type, "form")
+        return (
+            f"The artifact's student is another one than the deployment's, and it answers by another {what}; who "
+            f"calls it would get answers of another kind. Compile it with the deployment's {what}, or make a "
+            "deployment of its own for it."
         )
     return None
 

@@ -47,7 +47,9 @@ class RunField(s.Serializer[object]):
         help_text="Where the value stands in the input, in Unicode code points; null where it was not copied from it.",
     )
     end = s.IntegerField(allow_null=True, help_text="One past the last code point.")
-    confidence_ppm = s.IntegerField(help_text="Calibrated: of fields with 900,000, about nine in ten are right.")
+    confidence_ppm = s.IntegerField(
+        help_text="Calibrated: of fields with 900,000, about nine in ten are right. Of rules, a lower bound."
+    )
 
 
 class RunOutput(s.Serializer[object]):
@@ -56,7 +58,7 @@ class RunOutput(s.Serializer[object]):
         required=False,
         help_text="Of a label task, and of a json task's span student, there for the whole answer. An encoder's is "
         "calibrated on validation pairs: of answers given with 0.9, about nine in ten are right. A causal model's is "
-        "the probability of the label among the labels.",
+        "the probability of the label among the labels. A rule's is the lower bound of its precision.",
     )
     is_unsure = s.BooleanField(
         required=False,
@@ -72,13 +74,15 @@ class RunOutput(s.Serializer[object]):
     fields = s.ListField(  # type: ignore[assignment]  # the answer's member, not the serializer's own
         child=RunField(),
         required=False,
-        help_text="Of a json task's span student: each field of `output`, where it was read and how sure that is.",
+        help_text="Of a json task's span student or rules: each field of `output`, where it was read and how sure that "
+        "is. Empty where rules of an older artifact answered.",
     )
     latency_us = s.IntegerField()
     rule = s.IntegerField(
         required=False,
         help_text="Where a rule answered in the model's place: its number, from 1, as `kolm rules` lists them; 0: the "
-        "field rules of a json task together. `confidence` is then the lower bound of the rule's precision.",
+        "field rules of a json task together. `confidence` is then the lower bound of the precision that the compile "
+        "measured: of the rule, or of the whole answers of a json task.",
     )
 
 

@@ -38,6 +38,7 @@ def print_outcome(client: Client, row: Row, *, out: str | None, last: Row | None
     if row["status"] in ("succeeded", "gate_failed"):
         print_purchases(client.compiles.steps(row["id"]))
         print_extraction(row.get("evaluation") or {})
+        print_competition(row.get("evaluation") or {})
         print_alternatives(row.get("evaluation") or {})
     if row["status"] == "succeeded":
         artifact = client.get(f"/v1/artifacts/{row['artifact']}")
@@ -88,6 +89,28 @@ def print_extraction(evaluation: Row) -> None:
     for refusal in plan.get("refusals", []):
         examples = ", ".join(map(str, refusal.get("examples", [])))
         print(as_line(f"  not {refusal.get('path')}: {refusal.get('why')}{f' ({examples})' if examples else ''}"))
+
+
+def print_competition(evaluation: Row) -> None:
+    """Print the students that were trained with their K-scores, where there were several, and what rules answer before
+    the one that was kept."""
+    trials, rules = evaluation.get("trials") or [], evaluation.get("rules") or {}
+    if len(trials) > 1:
+        print("students that competed:")
+        for number, one in enumerate(trials):
+            kept = "  kept" if number == evaluation.get("chosen") else ""
+            print(as_line(f"  {_trial(one)}{kept}"))
+    if rules.get("n_answered"):
+        used = "before the model" if rules.get("is_used") else "worse than the model, and are left out"
+        print(f"rules answer {rules['n_answered']:,} of {evaluation.get('n', 0):,} held-out inputs {used}")
+
+
+def _trial(trial: Row) -> str:
+    who = f"{trial.get('student') or trial.get('kind')}, rank {trial.get('rank')}"
+    if trial.get("failure"):
+        return f"no model  {who}: {trial['failure']}"
+    floor = f"  below the gate: {trial['first_failed']}" if trial.get("first_failed") else ""
+    return f"K {trial.get('k_score_ppm', 0) / 1e6:.3f}  {trial.get('accuracy_ppm', 0) / 1e4:5.1f} % right  {who}{floor}"
 
 
 def print_alternatives(evaluation: Row) -> None:

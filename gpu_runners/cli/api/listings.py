@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from gpu_runners.cli.api.compile_outcome import print_alternatives, print_extraction, print_saved
+from gpu_runners.cli.api.compile_outcome import print_alternatives, print_competition, print_extraction, print_saved
 from gpu_runners.cli.api.connection import Connect, connect_of, run_command
 from gpu_runners.cli.api.wrong_answers import add_wrong_options, show_wrong, wrong_options_fault
 from gpu_runners.cli.display.printing import (
@@ -152,6 +152,7 @@ def _print_compile(client: Client, row: dict[str, Any]) -> None:
     steps = client.compiles.steps(row["id"])
     print_purchases(steps)
     print_extraction(row.get("evaluation") or {})
+    print_competition(row.get("evaluation") or {})
     print_alternatives(row.get("evaluation") or {})
     print_card(row.get("card"))
     cells = (

@@ -52,7 +52,7 @@ def make_app(responder: Responder, *, routes: Sequence[BaseRoute] = ()) -> Starl
         if isinstance(served, ServedStudent):
             return await _student(request, call, served, text)
         if ruled is not None:
-            answer = _answer_of(call, served, n=call.sampling.n, kolm={"rule": ruled.rule})
+            answer = _answer_of(call, served, n=call.sampling.n, kolm=ruled.about)
             return await _respond(request, call, answer, rule_deltas(ruled, served, n=call.sampling.n))
         answer = _answer_of(call, served, n=len(requests))
         return await _respond(request, call, answer, merge_deltas(served.engine, requests))

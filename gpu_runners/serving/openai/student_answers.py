@@ -4,10 +4,9 @@ The last user message is the input; what stands before it is not read. Parameter
 nothing, because nothing is drawn; those that ask for what is not there are refused.
 """
 
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator
 
-from backend.domain.answers.json_schemas import normal_schema
+from backend.domain.answers.same_form import is_same_schema
 from gpu_runners.artifacts.encoder_student import EncoderModel, StudentAnswer
 from gpu_runners.artifacts.label_model import LabelModel
 from gpu_runners.models.protocol import Delta
@@ -80,32 +79,3 @@ def _check_format(call: ChatCall, model: EncoderModel) -> None:
             param="response_format",
             code="unsupported_parameter",
         )
-
-
-def is_same_schema(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Say whether two vetted schemas allow the same in the same words: descriptions and orders do not count.
-
-    >>> own = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "null"}}, "required": ["a", "b"]}
-    >>> is_same_schema(own | {"title": "Own", "required": ["b", "a"], "additionalProperties": False}, own)
-    True
-    """
-    return bool(_bare(normal_schema(one)) == _bare(normal_schema(other)))
-
-
-def _bare(part: Any) -> Any:
-    """A normal schema without its descriptions, with sets where an order says nothing."""
-    if not isinstance(part, Mapping):
-        return part
-    kept = {name: value for name, value in part.items() if name not in ("description", "required")}
-    for name in ("items", "additionalProperties"):
-        if name in kept:
-            kept[name] = _bare(kept[name])
-    for name in ("prefixItems", "anyOf", "oneOf"):
-        if name in kept:
-            kept[name] = [_bare(branch) for branch in kept[name]]
-    if "properties" in kept:
-        kept["properties"] = {name: _bare(field) for name, field in kept["properties"].items()}
-    for name in ("required", "enum", "type"):
-        if isinstance(part.get(name), list) and part[name]:
-            kept[name] = {repr(value) for value in part[name]}
-    return kept

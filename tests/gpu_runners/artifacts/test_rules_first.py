@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from backend.domain.rules.reading import read_rules
+from backend.domain.rules.rule_list import Copy, Evidence, FieldRule, RuleList
 from gpu_runners.artifacts.rules_first import RulesFirst, labels_of, predict_with_rules
 from tests.gpu_runners.small_packs import RULED, json_rules, label_rules
 
@@ -68,10 +69,48 @@ def test_json_rules_answer_as_a_whole_and_cost_no_token() -> None:
         "finish_reason": "stop",
         "n_tokens": 0,
         "latency_us": 0,
+        "confidence": 0.96,
+        "fields": [
+            {"path": "/size", "start": None, "end": None, "confidence_ppm": 960_000},
+            {"path": "/n", "start": None, "end": None, "confidence_ppm": 960_000},
+        ],
         "rule": 0,
     }
     many = found.answers(["three of it", "two of it"] * 20)
     assert [one and one.text for one in many] == [RULED, None] * 20
+
+
+def order_rules(low_ppm: int) -> RulesFirst:
+    """Of a text with one number: the order, which is copied, and its size, which is absent."""
+
+    def rule(field: int, copy: Copy | None) -> FieldRule:
+        return FieldRule(
+            field=field, when=(), unless=(), value=None, copy=copy, is_absent=copy is None, evidence=Evidence()
+        )
+
+    rules = (rule(0, Copy(pattern="number")), rule(1, None))
+    made = RuleList(task="json", rules=rules, fields=(("order", "nr"), ("size",)), low_ppm=low_ppm)
+    return RulesFirst(read_rules(made.to_bytes()), labels=None)
+
+
+@pytest.mark.parametrize("n", [1, 20])
+def test_a_field_that_a_rule_copied_says_from_where_and_is_as_sure_as_the_whole(n: int) -> None:
+    text = "😀 cancel no. 7719 please"
+    for answer in order_rules(951_000).answers([text] * n):
+        assert answer is not None
+        row = answer.row(is_label=False)
+        assert (row["output"], row["confidence"]) == ('{"order": {"nr": "7719"}}', 0.951)
+        (field,) = row["fields"]
+        assert (field["path"], field["confidence_ppm"]) == ("/order/nr", 951_000)
+        assert text[field["start"] : field["end"]] == "7719"
+
+
+def test_rules_of_a_release_that_did_not_measure_the_whole_answer_say_no_confidence() -> None:
+    answer = order_rules(0).answer("cancel no. 7719 please")
+    assert answer is not None
+    row = answer.row(is_label=False)
+    assert (row["fields"], row["rule"]) == ([], 0)
+    assert "confidence" not in row
 
 
 def test_a_rule_for_what_is_no_label_leaves_the_text_to_the_model() -> None:

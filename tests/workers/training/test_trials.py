@@ -314,6 +314,8 @@ def test_auto_tries_both_kinds_of_base_and_keeps_the_better(committed_db):
     assert [(one["kind"], one["why"]) for one in facts["trials"]] == [("encoder", "first"), ("causal", "auto")]
     assert (facts["chosen"], facts["accuracy_ppm"]) == (1, 1_000_000)
     assert [one["name"] for one in facts["baselines"]] == ["majority", "base_constrained"]
+    shown = fresh(row).evaluation
+    assert (shown["trials"], shown["chosen"]) == (facts["trials"], 1)
     check_money(row)
 
 

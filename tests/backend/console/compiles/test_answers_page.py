@@ -75,9 +75,7 @@ def test_the_wrong_answers_of_a_json_task_show_field_values_and_places_and_escap
     text = get(client, path_of(row))
     assert inputs(text) == [HOSTILE, "b"]
     assert '<mark class="gold" title="/lines/*/sku (gold)">AB-1</mark>' in text
-    assert (
-        'class="predicted" title="/lines/0/&quot;&gt;&lt;img src=x&gt; (read by the model, 0.500), /lines/*/sku' in text
-    )
+    assert 'class="predicted" title="/lines/0/&quot;&gt;&lt;img src=x&gt; (read here, 0.500), /lines/*/sku' in text
     assert "<img" not in text
     assert "<script>alert" not in text
     assert "<ins><bdi>&quot;order&quot;</bdi></ins> <del><bdi>&quot;return&quot;</bdi></del>" in text

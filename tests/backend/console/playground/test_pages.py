@@ -277,7 +277,7 @@ def test_a_span_students_fields_are_marked_in_the_input_and_the_unsure_ones_come
         answer_id = ask(client, artifact, text=text)
     page = get(client, f"{URL}?answer={answer_id}")
     assert HOSTILE not in page
-    assert '<mark class="model" title="/city (read by the model, 0.990)">Malmö</mark>' in page
+    assert '<mark class="model" title="/city (read here, 0.990)">Malmö</mark>' in page
     marked = re.findall(r'<mark class="(\w+)" title="([^"]*)">([^<]*)</mark>', page)
     assert "".join(part for kind, _, part in marked if kind == "unsure") == escape(HOSTILE)
     assert "".join(part for _, title, part in marked if "/within" in title) == "script"
@@ -286,3 +286,22 @@ def test_a_span_students_fields_are_marked_in_the_input_and_the_unsure_ones_come
     assert order == sorted(order)
     assert page.count("chosen, not copied") == 2
     assert "0.400" in page
+
+
+def test_a_json_answer_of_rules_says_so_with_the_precision_that_was_measured(tenant, monkeypatch):
+    monkeypatch.setattr(playground, "STUDENT_WAIT_S", 10.0)
+    fields = [{"path": "/order", "start": 7, "end": 11, "confidence_ppm": 951_000}]
+    output = {"output": '{"order": "7719"}', "finish_reason": "stop", "n_tokens": 0, "latency_us": 12, "rule": 0}
+    row = make_compile(tenant, **ROUTER)
+    make_receipts(row)
+    artifact, client = make_artifact(row, task_type="json"), logged_in(tenant)
+    with runner(answer=output | {"confidence": 0.951, "fields": fields}):
+        answer_id = ask(client, artifact, text="cancel 7719")
+    page = get(client, f"{URL}?answer={answer_id}")
+    assert "the field rules, without the model" in page
+    assert '<mark class="model" title="/order (read here, 0.951)">7719</mark>' in page
+    with runner(answer=output | {"fields": []}):  # rules of a release that measured no precision of whole answers
+        answer_id = ask(client, artifact, text="cancel 7719")
+    page = get(client, f"{URL}?answer={answer_id}")
+    assert "the field rules, without the model" in page
+    assert "<mark" not in page

@@ -199,6 +199,12 @@ def test_an_unsure_answer_is_one_below_the_threshold_that_no_rule_gave():
     assert label_answers(("refund", "other")).answer(0).is_unsure is None
 
 
+def test_where_the_model_read_is_not_said_of_an_answer_that_a_rule_gave():
+    read = [[{"path": "/note", "start": 0, "end": 1, "confidence_ppm": 900_000}]] * 2
+    answers = json_answers(({"note": "a"}, {"note": "a"}), ({"note": "a"}, {"note": "a"}), fields=read, rule_rows=[1])
+    assert [len(answers.answer(row).spans) for row in range(2)] == [1, 0]
+
+
 def test_a_text_is_wrong_when_it_fails_a_check_or_lost():
     output = TextOutput.model_validate({"type": "text", "accuracy": "judge"})
     measured = {"predictions": ["a", "b", "c"], "failed": [[], [], ["length"]], "verdicts": ["tie", "loss", "win"]}

@@ -6,7 +6,7 @@ import pytest
 
 from backend.domain.answers.json_values import answer_text, parse_answer
 from backend.domain.rules.closure import compile_rules
-from backend.domain.rules.extraction import MAX_WORDS, compile_fields, compile_trace
+from backend.domain.rules.extraction import MAX_WORDS, compile_fields, compile_places, compile_trace
 from backend.domain.rules.rule_list import Condition, Copy, Evidence, FieldIs, FieldRule, RuleList
 from tests.backend.domain.rules.random_lists import field_list, hanging_list, random_text
 
@@ -52,6 +52,38 @@ ORDER = (
     given(2, copy=Copy(vocabulary=0)),
     given(2, FieldIs(field=0, value="cancel"), is_absent=True),
 )
+
+
+def test_values_that_were_copied_say_from_where_and_null_is_no_field() -> None:
+    made = RuleList(task="json", rules=ORDER, fields=FIELDS, vocabularies=(("red", "red shoes", "hat"),))
+    places, text = compile_places(made), "😀 Cancel A-2048, the Red Shoes."
+    placed = {place.path: None if place.start is None else text[place.start : place.end] for place in places(text)}
+    assert placed == {"/action": None, "/order/nr": "A-2048", "/order/item": "Red Shoes"}
+    assert [place.path for place in places("please cancel the hat")] == ["/action", "/order/item"]
+    assert places("the hat of 4021") == []
+
+
+def test_a_place_holds_what_the_answer_says() -> None:
+    n_placed = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        rules = field_list(rng)
+        answer, places = compile_fields(rules), compile_places(rules)
+        for text in (random_text(rng) for _ in range(30)):
+            said = answer(text)
+            placed = [place for place in places(text) if place.start is not None]
+            assert said is not None or not placed
+            for place in placed:
+                value = leaf(json.loads(said or "{}"), place.path)
+                assert str(value) in (text[place.start : place.end], text[place.start : place.end].lstrip("0") or "0")
+                n_placed += 1
+    assert n_placed > 50
+
+
+def leaf(value: Any, path: str) -> Any:
+    for name in path.split("/")[1:]:
+        value = value[name]
+    return value
 
 
 @pytest.mark.parametrize(

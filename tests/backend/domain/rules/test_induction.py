@@ -70,6 +70,7 @@ def test_a_json_list_answers_with_every_field_right() -> None:
     assert len(answered) > 0.5 * len(fresh)
     assert sum(answered) >= 0.95 * len(answered)
     assert made.facts["state"] == "kept"
+    assert made.rules.low_ppm == made.facts["low_ppm"] >= 950_000
     assert all(0 < rule.evidence.right <= rule.evidence.support for rule in made.rules.rules)
     assert sum(rule.evidence.support for rule in made.rules.rules) >= 4 * made.facts["answered"]  # four fields
     said = answer("please cancel the rug of order A-1234, all 3 of them thanks")

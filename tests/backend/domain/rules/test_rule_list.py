@@ -56,6 +56,7 @@ KINDS = (
     document(),
     json_document(),
     json_document(FIELD_RULE),
+    json_document(FIELD_RULE, low_ppm=951_000),
     label_rule(when=["^ top # $", "<email>"]),
     copies(pattern="code", after="order"),
     copies(pattern="integer", as_number=True),

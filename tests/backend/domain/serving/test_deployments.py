@@ -1,8 +1,8 @@
 """Which artifact, which server, at most how much."""
 
 from collections import Counter
+from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +12,7 @@ from backend.domain.serving.deployments import (
     N_BUCKETS,
     Answering,
     ServerLoad,
+    StudentKind,
     answering,
     bucket_of,
     in_order,
@@ -81,11 +82,23 @@ def test_what_an_artifact_is_stands_in_its_manifest() -> None:
     assert answering({}).student is None
 
 
-@pytest.mark.parametrize(("field", "word"), [("task_type", "text task"), ("base_sha256", "222222222222")])
-def test_what_cannot_stand_in_is_told_why(field: str, word: str) -> None:
-    facts = {"base_id": "b", "base_sha256": "1" * 64, "task_type": "json", "n_prompt_bytes": 0, "student": None}
-    other = facts | {field: {"task_type": "text", "base_sha256": "2" * 64}[field]}
-    assert word in str(mismatch(Answering(**other), Answering(**facts)))  # type: ignore[arg-type]
+CAUSAL = Answering(base_id="b", base_sha256="1" * 64, task_type="json", n_prompt_bytes=300, student=StudentKind.CAUSAL)
+SPANS = replace(CAUSAL, base_id="minilm", base_sha256="2" * 64, student=StudentKind.SPANS)
+
+
+def test_what_cannot_stand_in_is_told_why() -> None:
+    assert "text task" in str(mismatch(replace(CAUSAL, task_type="text"), CAUSAL, is_same_form=True))
+    other_base = replace(CAUSAL, base_sha256="3" * 64)
+    assert "333333333333" in str(mismatch(other_base, CAUSAL, is_same_form=True))
+
+
+def test_another_student_stands_in_where_the_answers_have_one_form() -> None:
+    for canary, primary in ((SPANS, CAUSAL), (CAUSAL, SPANS), (replace(SPANS, base_sha256="4" * 64), SPANS)):
+        assert mismatch(canary, primary, is_same_form=True) is None
+        assert "another schema" in str(mismatch(canary, primary, is_same_form=False))
+    labels = [replace(one, task_type="label") for one in (SPANS, CAUSAL)]
+    assert "set of labels" in str(mismatch(*labels, is_same_form=False))
+    assert mismatch(CAUSAL, CAUSAL, is_same_form=False) is None, "a new version on the same base may have a field more"
 
 
 @given(prompt=st.integers(0, 100_000), cached=st.integers(0, 100_000), completion=st.integers(0, 100_000))

@@ -12,7 +12,7 @@ from backend.serving.models import DeploymentRevision
 from backend.tenants.actors import SYSTEM
 from backend.tenants.isolation import tenant_scope
 from backend.webhooks.models import WebhookEvent
-from tests.backend.serving.worlds import World, make_world
+from tests.backend.serving.worlds import BASE, World, make_world
 from tests.compile_factories import make_artifact, make_compile, make_receipts, public_id
 from tests.factories import make_api_key, make_tenant
 
@@ -85,6 +85,43 @@ def test_a_canary_of_another_base_or_task_is_refused_with_a_sentence(world):
         assert word in answer.json()["detail"]
         promoted = world.call("POST", f"/v1/deployments/{made['id']}/promote", {"artifact": public_id(artifact)})
         assert promoted.json()["code"] == "canary_mismatch"
+
+
+SCHEMA = {"type": "object", "properties": {"order": {"type": "string"}, "total": {"type": "number"}}}
+ENCODER = {"id": "minilm", "sha256": "c" * 64}
+
+
+def json_world(**fields: Any) -> World:
+    gold = [{"input": f"order {n} of 3", "output": {"order": str(n), "total": 3}} for n in range(24)]
+    output = {"type": "json", "schema": SCHEMA | {"required": ["order"]}}
+    spec = {"output": output, "examples": {"inline": gold, "holdout": 0.5}, "evaluation": {"teacher_rows": 0}}
+    return make_world(spec=spec, **fields)
+
+
+@pytest.mark.parametrize("first", ["prompt.json", "extraction.json"])
+def test_a_causal_deployment_takes_a_span_student_of_the_same_schema_as_canary_and_the_other_way_round(first):
+    causal, spans = {"member": "prompt.json"}, {"member": "extraction.json", "base": ENCODER}
+    own, other = (causal, spans) if first == "prompt.json" else (spans, causal)
+    world = json_world(**own)
+    second = world.another(**other)
+    made = world.deploy(canary={"artifact": public_id(second), "share": 0.5})
+    path = f"/v1/deployments/{made['id']}"
+    assert made["base"] == own.get("base", BASE)
+    promoted = world.call("POST", f"{path}/promote").json()
+    assert (promoted["artifact"], promoted["base"]) == (public_id(second), other.get("base", BASE))
+    back = world.call("POST", f"{path}/rollback").json()
+    assert (back["artifact"], back["base"]) == (public_id(world.artifact), own.get("base", BASE))
+
+
+def test_a_canary_of_another_student_that_answers_by_another_schema_is_refused():
+    world = json_world(member="prompt.json")
+    world.spec["output"] = {"type": "json", "schema": SCHEMA | {"required": ["order", "total"]}}
+    stricter = world.another(member="extraction.json", base=ENCODER)
+    made = world.deploy()
+    body = {"canary": {"artifact": public_id(stricter), "share": 0.1}}
+    answer = world.call("PATCH", f"/v1/deployments/{made['id']}", body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "canary_mismatch")
+    assert "another schema" in answer.json()["detail"]
 
 
 def test_students_on_encoders_are_deployed_like_others_and_what_no_server_knows_is_not(world):

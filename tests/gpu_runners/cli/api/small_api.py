@@ -111,6 +111,7 @@ class SmallApi(ThreadingHTTPServer):
         self.idempotency_keys: list[str] = []
         self.labeling: dict[str, Any] = LABELING
         self.drafts: dict[str, Any] | None = None
+        self.evaluation: dict[str, Any] = {}
 
     @property
     def url(self) -> str:
@@ -141,7 +142,7 @@ class SmallApi(ThreadingHTTPServer):
             "spent_microusd": 2120,
             "k_score_ppm": 912_345,
             "artifact": "art_1" if self.end == "succeeded" else None,
-            "evaluation": {"alternatives": [BESIDE]},
+            "evaluation": {"alternatives": [BESIDE]} | self.evaluation,
             "drafts": self.drafts,
             "gate": {"floors": floors, "next_step": "add 40 gold examples"},
             "failure": failure if self.end == "failed" else None,

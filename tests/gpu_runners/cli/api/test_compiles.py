@@ -67,6 +67,26 @@ def test_a_gate_that_was_not_passed_is_exit_code_four_and_names_the_next_step(
 
 
 @pytest.mark.parametrize("command", [["compile", str(SPEC), "--out", "mine.kolm"], ["show", "cmp_1"]])
+def test_the_students_that_competed_stand_with_their_k_scores_and_what_rules_answer(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    first = {"kind": "spans", "rank": 16, "k_score_ppm": 795_450, "accuracy_ppm": 645_833, "first_failed": None}
+    second = {"kind": "causal", "rank": 8, "k_score_ppm": 494_904, "accuracy_ppm": 83_333, "first_failed": "k_min"}
+    third = {"kind": "spans", "rank": 32, "k_score_ppm": 0, "failure": "out_of_memory"}
+    api.evaluation = {"trials": [first, second, third], "chosen": 0, "n": 24}
+    api.evaluation |= {"rules": {"is_used": True, "n_answered": 9}}
+    assert main(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("students that competed:")
+    assert lines[at + 1 : at + 5] == [
+        "  K 0.795   64.6 % right  spans, rank 16  kept",
+        "  K 0.495    8.3 % right  causal, rank 8  below the gate: k_min",
+        "  no model  spans, rank 32: out_of_memory",
+        "rules answer 9 of 24 held-out inputs before the model",
+    ]
+
+
+@pytest.mark.parametrize("command", [["compile", str(SPEC), "--out", "mine.kolm"], ["show", "cmp_1"]])
 def test_a_compiles_rounds_of_labels_are_a_line_each_with_why_they_stopped(
     home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:

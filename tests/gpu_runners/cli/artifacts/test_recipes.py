@@ -143,7 +143,7 @@ def test_run_asks_the_rules_first_and_loads_no_model_where_they_are_sure(home: P
     environment = {"PYTHONPATH": str(ROOT), "KOLM_KEYRING": "keyring.json"}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == f"{RULED}  rules\n0 []\n"
+    assert done.stdout == f"{RULED}  0.960  rules\n0 []\n"
 
 
 def test_run_gives_the_model_what_the_rules_leave(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -154,11 +154,18 @@ def test_an_artifact_without_rules_asks_its_model(served: Served) -> None:
     assert answered(replace(served, rules=None)) is None
 
 
+BESIDE = {
+    "rule": 0,
+    "confidence": 0.96,
+    "fields": [{"path": f"/{name}", "start": None, "end": None, "confidence_ppm": 960_000} for name in ("size", "n")],
+}
+
+
 def test_a_rules_answer_says_so_and_uses_no_token(app: Starlette, served: Served, noted: list[RuleAnswer]) -> None:
     whole = send(app, n=2).json()
     assert [choice["message"]["content"] for choice in whole["choices"]] == [RULED, RULED]
     assert {choice["finish_reason"] for choice in whole["choices"]} == {"stop"}
-    assert whole["kolm"] == {"rule": 0}
+    assert whole["kolm"] == BESIDE
     assert whole["usage"]["total_tokens"] == 0
     assert len(noted) == 2, "each choice is metered"
     assert served.engine.requests == []  # type: ignore[attr-defined]
@@ -170,7 +177,7 @@ def test_a_stream_of_a_rules_answer_is_one_chunk(app: Starlette) -> None:
     assert events[-1] == "[DONE]"
     chunk, usage = map(json.loads, events[:-1])
     assert chunk["choices"][0]["delta"] == {"role": "assistant", "content": RULED}
-    assert (chunk["kolm"], usage["usage"]["total_tokens"]) == ({"rule": 0}, 0)
+    assert (chunk["kolm"], usage["usage"]["total_tokens"]) == (BESIDE, 0)
 
 
 def test_a_rules_answer_that_cannot_be_metered_is_not_given(app: Starlette, served: Served) -> None:
