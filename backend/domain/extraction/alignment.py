@@ -8,7 +8,7 @@ once, and never beyond a neighbour's.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backend.domain.extraction.assembling import ClassRead, SpanRead, field_name
@@ -177,6 +177,7 @@ class Aligner:
         anchors = _anchors(places, n)
         spans: list[SpanRead] = []
         missing: set[int] = set()
+        each = [i for i in members if self.rules[i].way is Way.EACH]
         for nth in range(n):
             own: list[tuple[Span, int]] = []
             for (i, of), spots in places.items():
@@ -185,11 +186,20 @@ class Aligner:
                 place = self._nearest(i, document, spots, anchors, nth, [span for span, _ in own])
                 if place is not None:
                     own.append((place, i))
-                elif not _is_default(self.rules[i], columns[i][nth]):
+                elif not _is_default(self.rules[i], columns[i][nth]) and not self._is_lent(i, columns[i], nth):
                     missing.add(i)
             own.sort()
-            spans += [SpanRead(rule=i, start=s, end=e, opens=not k) for k, ((s, e), i) in enumerate(own)]
+            classes = tuple(ClassRead(rule=i, value=_choice(self.rules[i], columns[i][nth])) for i in each)
+            opening = SpanRead(rule=0, start=0, end=0, opens=True, classes=classes)
+            ordered = [replace(opening, rule=i, start=s, end=e) for (s, e), i in own]
+            spans += ordered[:1] + [replace(span, opens=False, classes=()) for span in ordered[1:]]
+            missing |= set(each if not own else ())
         return spans, missing
+
+    def _is_lent(self, rule: int, column: Sequence[Any], nth: int) -> bool:
+        """Say whether another element of the list has the value that is missing in this one, and may share it."""
+        others = (value for place, value in enumerate(column) if place != nth and value is not None)
+        return self.rules[rule].is_shared and any(is_same(value, column[nth]) for value in others)
 
     def _nearest(
         self,

@@ -22,10 +22,19 @@ Steps = Sequence[str | int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClassRead:
+    """The class of a closed set; of a MANY rule, each value that is there has one."""
+
+    rule: int
+    value: Any
+    confidence: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpanRead:
     """A span of the input that was read as a value of the rule `rule`, with `confidence` in [0, 1]. `opens`: it begins
-    a new element of its list. `is_spare`: it is the best of a leaf that has no other, and counts only where the leaf
-    is always there."""
+    a new element of its list, of which `classes` are what closed sets say. `is_spare`: it is the best of a leaf that
+    has no other, and counts only where the leaf is always there."""
 
     rule: int
     start: int
@@ -33,15 +42,7 @@ class SpanRead:
     confidence: float = 1.0
     opens: bool = False
     is_spare: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassRead:
-    """The class of a closed set; of a MANY rule, each value that is there has one."""
-
-    rule: int
-    value: Any
-    confidence: float = 1.0
+    classes: tuple[ClassRead, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +98,14 @@ class Assembler:
             own = [span for span in spans if span.rule == number]
             if rule.way in (Way.CLOSED, Way.MANY):
                 self._put_classes(made, number, [one for one in classes if one.rule == number])
+            elif rule.way is Way.EACH:
+                for nth, group in enumerate(groups.get(leaf.list_path, [])):
+                    self._put_classes(made, number, [one for one in group[0].classes if one.rule == number], nth=nth)
             elif leaf.is_listed:
                 self._put_elements(made, number, text, own)
             elif leaf.list_path:
-                for nth, group in enumerate(groups.get(leaf.list_path, [])):
-                    members = [span for span in group if span.rule == number]
+                columns = [[span for span in group if span.rule == number] for group in groups.get(leaf.list_path, [])]
+                for nth, members in enumerate(_share(columns) if rule.is_shared else columns):
                     self._put_one(made, number, text, members, nth=nth)
             else:
                 self._put_one(made, number, text, own)
@@ -182,17 +186,28 @@ class Assembler:
             elements[-1].append(span)
         return groups
 
-    def _put_classes(self, made: _Answer, number: int, reads: Sequence[ClassRead]) -> None:
+    def _put_classes(self, made: _Answer, number: int, reads: Sequence[ClassRead], *, nth: int = 0) -> None:
+        """Write the class of a closed set, for an EACH rule of the element `nth`, or the members of a MANY rule."""
         rule, leaf = self.plan.rules[number], self.leaves[number]
-        for nth, read in enumerate(reads if rule.way is Way.MANY else reads[:1]):
-            steps: list[str | int] = list(leaf.steps)
+        for place, read in enumerate(reads if rule.way is Way.MANY else reads[:1]):
+            steps: list[str | int] = [nth if step == ELEMENT else step for step in leaf.steps]
             if rule.way is Way.MANY:
-                steps[-1] = nth
+                steps[-1] = place
             if read.value is not None:
                 own = FieldRead(rule=number, path=path_of(steps), value=read.value, confidence=read.confidence)
                 made.put(steps, read.value, own)
             elif leaf.is_nullable and (rule.writes_null or leaf.is_needed):
                 made.put(steps, None, None)
+
+
+def _share(columns: Sequence[list[SpanRead]]) -> list[list[SpanRead]]:
+    """The spans of a leaf in each element, with those of the element before where it has none, or else of the one
+    after."""
+    out = list(columns)
+    for order in (range(1, len(out)), range(len(out) - 2, -1, -1)):
+        for nth in order:
+            out[nth] = out[nth] or out[nth - order.step]
+    return out
 
 
 @lru_cache(maxsize=512)

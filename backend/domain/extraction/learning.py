@@ -6,7 +6,7 @@ loses a leaf, is no extraction: its `refusals` say which leaves, with examples.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ MOST_CLASSES = 600
 FEW_CHOICES = 20  # up to which an enum is a closed set without asking whether its values stand in the inputs
 MOST_EXAMPLES = 3
 LEAST_EXPECTED = 5  # values of a leaf that a class has none of, to bar it: by chance once in 150
+FEW_SHARED = 3  # values that sharing must bring back
 MOST_SPLIT = 200  # one in so many edges of spans may lie within a word
 
 Pairs = Sequence[tuple[str, Any]]
@@ -57,6 +58,7 @@ def learn_plan(schema: Mapping[str, Any], pairs: Pairs) -> ExtractionPlan:
     plan = ExtractionPlan(
         rules=tuple(rules), layers=layers, fallback=_typical(pairs), n_pairs=len(pairs), n_values=0, n_right=0
     )
+    plan = _with_shared(schema, plan, leaves, documents, aligned)
     assembler = Assembler(schema, plan)
     n_values: Counter[str] = Counter()
     n_right: Counter[str] = Counter()
@@ -66,8 +68,10 @@ def learn_plan(schema: Mapping[str, Any], pairs: Pairs) -> ExtractionPlan:
         _compare(made, answer, n_values, n_right, wrong)
     refusals = [Refusal(path=part.path, why=part.why) for part in unreadable if _is_used(part.path, n_values)]
     named = tuple(one.path for one in refusals)
-    refusals += [one for one in _refusals(n_values, n_right, wrong) if not one.path.startswith(named or ("//",))]
-    counted = tuple(replace(rule, n=n_values[rule.path], n_right=n_right[rule.path]) for rule in rules)
+    each = {plan.rules[i].path for i in plan.element_rules()}
+    lost = _refusals(n_values, n_right, wrong, each=each)
+    refusals += [one for one in lost if not one.path.startswith(named or ("//",))]
+    counted = tuple(replace(rule, n=n_values[rule.path], n_right=n_right[rule.path]) for rule in plan.rules)
     return replace(
         plan,
         rules=counted,
@@ -122,7 +126,8 @@ def _rule(column: _Column) -> LeafRule:
     if len(distinct) == 1 and not column.n_absent and len(values) >= FEW and not leaf.is_listed:
         return replace(rule, way=Way.CONSTANT, default=fallback, has_default=True)
     is_boolean = all(isinstance(value, bool) for value in values)
-    if leaf.choices is not None and (is_boolean or len(leaf.choices) <= FEW_CHOICES):
+    is_small = leaf.choices is not None and (is_boolean or len(leaf.choices) <= FEW_CHOICES)
+    if is_small and not (leaf.list_path and _stand_in_texts(column)):
         return _classes(rule, leaf, distinct, column) or _copy_rule(rule, column)[0]
     copied, n_right = _copy_rule(rule, column)
     if n_right * PPM >= LEAST_SHARE_PPM * len(values):
@@ -133,14 +138,22 @@ def _rule(column: _Column) -> LeafRule:
     return copied
 
 
+def _stand_in_texts(column: _Column) -> bool:
+    """Say whether nearly all values are copied, those that are written where none is read not among them. An element
+    of a list says more of a value that stands in it than the token that opens it."""
+    n_right = conversions_for(column.leaf, column.values).n_right
+    return n_right * PPM >= LEAST_SHARE_PPM * len(column.values)
+
+
 def _classes(rule: LeafRule, leaf: Leaf, distinct: Sequence[tuple[Any, int]], column: _Column) -> LeafRule | None:
-    """A closed set of the values that the pairs have; None inside a list of objects, whose elements have no head."""
-    if leaf.list_path or len(distinct) > MOST_CLASSES:
+    """A closed set of the values that the pairs have; None of too many."""
+    if len(distinct) > MOST_CLASSES:
         return None
     values = _in_order([value for value, _ in distinct], leaf.choices)
     if leaf.is_listed:
         return replace(rule, way=Way.MANY, choices=values)
-    return replace(rule, way=Way.CLOSED, choices=(None, *values) if column.n_absent else values)
+    way = Way.EACH if leaf.list_path else Way.CLOSED
+    return replace(rule, way=way, choices=(None, *values) if column.n_absent else values)
 
 
 def _in_order(values: Sequence[Any], choices: Sequence[Any] | None) -> tuple[Any, ...]:
@@ -222,6 +235,42 @@ def _with_bars(number: int, rule: LeafRule, n_rules: int, aligned: Sequence[Alig
     return replace(rule, bars=bars if any(bars) else ())
 
 
+def _with_shared(
+    schema: Mapping[str, Any],
+    plan: ExtractionPlan,
+    leaves: Sequence[Leaf],
+    documents: Sequence[tuple[Document, Any]],
+    aligned: Sequence[Alignment],
+) -> ExtractionPlan:
+    """The plan, in which a leaf of a list is shared by elements where that brings back FEW_SHARED values more than it
+    adds that are wrong."""
+    rules = list(plan.rules)
+    several = [  # where elements can share at all
+        (document, answer, one)
+        for (document, answer), one in zip(documents, aligned, strict=True)
+        if sum(span.opens for span in one.spans) > 1
+    ]
+    for number, (rule, leaf) in enumerate(zip(plan.rules, leaves, strict=True)):
+        if rule.way is not Way.COPIED or not leaf.list_path or not several:
+            continue
+        shared = replace(rule, is_shared=True)
+        tried = replace(plan, rules=(*plan.rules[:number], shared, *plan.rules[number + 1 :]))
+        balance = [
+            sum(_balance(assembler, rule.path, *parts) for parts in several)
+            for assembler in (Assembler(schema, plan), Assembler(schema, tried))
+        ]
+        if balance[1] >= balance[0] + FEW_SHARED:
+            rules[number] = shared
+    return replace(plan, rules=tuple(rules))
+
+
+def _balance(assembler: Assembler, path: str, document: Document, answer: Any, one: Alignment) -> int:
+    """The values of a leaf that come out right, less those that the answer does not have."""
+    made, _ = assembler.answer(document.text, one.spans, one.classes)
+    ours, wanted = (fields_of(each).get(path, Counter()) for each in (made, answer))
+    return (ours & wanted).total() - (ours - wanted).total()
+
+
 def _are_whole(aligned: Sequence[tuple[Document, Sequence[SpanRead]]]) -> bool:
     """Say whether nearly all spans begin and end where words do."""
     edges = [document.is_boundary(at) for document, spans in aligned for one in spans for at in (one.start, one.end)]
@@ -251,12 +300,15 @@ def _is_used(path: str, n_values: Mapping[str, int]) -> bool:
 
 
 def _refusals(
-    n_values: Mapping[str, int], n_right: Mapping[str, int], wrong: Mapping[str, Sequence[str]]
+    n_values: Mapping[str, int], n_right: Mapping[str, int], wrong: Mapping[str, Sequence[str]], *, each: Set[str]
 ) -> list[Refusal]:
+    """`each` are the paths of closed sets in lists of objects."""
     refusals = []
     for path, n in sorted(n_values.items()):
         if n >= FEW and n_right[path] * PPM < LEAST_LEAF_PPM * n:
             examples = tuple(excerpt(value, 60) for value in list(dict.fromkeys(wrong[path]))[:MOST_EXAMPLES])
             why = "its values do not stand in the inputs, and are no closed set"
+            if path in each:
+                why = "no other value of its element stands in the inputs, so that nothing says where the element is"
             refusals.append(Refusal(path=path, why=why, n=n, n_wrong=n - n_right[path], examples=examples))
     return refusals

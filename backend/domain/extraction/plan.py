@@ -19,6 +19,7 @@ class Way(StrEnum):
     COPIED = "copied"  # of one span of the input, through converters
     CLOSED = "closed"  # one of a closed set, absence among them
     MANY = "many"  # of a list: each of a closed set is there or not
+    EACH = "each"  # of a list of objects: each element has one of a closed set, absence among them
     CONSTANT = "constant"
     ABSENT = "absent"
 
@@ -29,8 +30,9 @@ class LeafRule:
     `choices` are the classes of a closed set, null for absence; `bars` has for each of them the numbers of the leaves
     that no pair of this class has (() where none is known). `default` is what a value is where no span is read
     (`has_default`; null: the leaf is left out, or written as null with `writes_null`). `is_always`: every pair has a
-    span of it. `fallback` is the commonest value, for a leaf that its schema asks for. `n` values stand in the pairs,
-    `n_right` of them come out right."""
+    span of it. `is_shared`, in a list of objects: an element without a span of its own has the value of the one before
+    it, or else of the one after. `fallback` is the commonest value, for a leaf that its schema asks for. `n` values
+    stand in the pairs, `n_right` of them come out right."""
 
     path: str
     way: Way
@@ -42,12 +44,20 @@ class LeafRule:
     has_default: bool = False
     writes_null: bool = False
     is_always: bool = False
+    is_shared: bool = False
     fallback: Any = None
     n: int = 0
     n_right: int = 0
 
+    @property
+    def list_path(self) -> str:
+        """The path of the list of objects that the leaf lies in; "" where it lies in none."""
+        at = self.path.find("/*/")
+        return self.path[:at] if at >= 0 else ""
+
     def to_json(self) -> dict[str, Any]:
-        return {
+        shared = {"is_shared": True} if self.is_shared else {}
+        return shared | {
             "path": self.path,
             "way": self.way.value,
             "conversions": [one.to_json() for one in self.conversions],
@@ -117,6 +127,10 @@ class ExtractionPlan:
     def class_rules(self) -> tuple[int, ...]:
         """The numbers of the rules that have a head of classes."""
         return tuple(i for i, rule in enumerate(self.rules) if rule.way in (Way.CLOSED, Way.MANY))
+
+    def element_rules(self) -> tuple[int, ...]:
+        """The numbers of the rules that have a head of classes at the token that opens an element."""
+        return tuple(i for i, rule in enumerate(self.rules) if rule.way is Way.EACH)
 
     def to_json(self) -> dict[str, Any]:
         return {

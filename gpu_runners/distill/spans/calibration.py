@@ -77,7 +77,7 @@ def note(judged: Judged, assembler: Assembler, pair: Pair, reading: Reading) -> 
     for one in fields:
         rule = assembler.plan.rules[one.rule]
         kind = SPANS if one.start is not None else SETS
-        if kind is SPANS or rule.way in (Way.CLOSED, Way.MANY):
+        if kind is SPANS or rule.way in (Way.CLOSED, Way.MANY, Way.EACH):
             judged.add(kind, one.confidence, is_right=wanted[leaf_at(rule.path, one.value)] > 0)
     judged.add(ANSWER, reading.confidence, is_right=is_exact(answer, pair.answer))
     judged.f1_ppm += field_scores(answer, pair.answer).f1_ppm

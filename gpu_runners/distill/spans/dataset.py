@@ -30,7 +30,8 @@ class Example:
     """A pair as a fit takes it. `windows` are the ids of the windows that train, `kinds` the kinds of the same tokens;
     of each token of the text that lies in
     one, `places` has its window and its place there, `offsets` and `glued` are as `SpanTokens` has them, `tags` has its
-    tag in each layer, and `opens` 1, 0 or NOT_ASKED. `classes` has by rule the number of the class, or of a MANY rule
+    tag in each layer, and `opens` 1, 0 or NOT_ASKED; `elements` by rule the number of the class of the element that
+    a token opens, else NOT_ASKED. `classes` has by rule the number of the class, or of a MANY rule
     the numbers of those that are there."""
 
     windows: tuple[tuple[int, ...], ...]
@@ -40,6 +41,7 @@ class Example:
     glued: tuple[bool, ...]
     tags: tuple[tuple[int, ...], ...]
     opens: tuple[int, ...]
+    elements: dict[int, tuple[int, ...]]
     classes: dict[int, tuple[int, ...]]
     weight: float
 
@@ -89,6 +91,7 @@ def example_of(
     layer_of = {rule: (n, place) for n, layer in enumerate(plan.layers) for place, rule in enumerate(layer)}
     tags = [[OUTSIDE] * len(tokens.offsets) for _ in plan.layers]
     opens = [NOT_ASKED] * len(tokens.offsets)
+    elements = {rule: [NOT_ASKED] * len(tokens.offsets) for rule in plan.element_rules()}
     for span in alignment.spans:
         inside = [i for i, (start, end) in enumerate(tokens.offsets) if start < span.end and end > span.start]
         layer, place = layer_of[span.rule]
@@ -96,6 +99,9 @@ def example_of(
             tags[layer][i] = 1 + 2 * place + (nth > 0)
         if inside and leaves[span.rule].list_path:
             opens[inside[0]] = int(span.opens)
+        for read in span.classes if inside else ():
+            number = _number_of(plan.rules[read.rule].choices, read.value)
+            elements[read.rule][inside[0]] = NOT_ASKED if number is None else number
     classes: dict[int, tuple[int, ...]] = {i: () for i in plan.class_rules() if plan.rules[i].way is Way.MANY}
     for read in alignment.classes:
         number = _number_of(plan.rules[read.rule].choices, read.value)
@@ -112,6 +118,7 @@ def example_of(
         glued=tuple(tokens.glued[i] for i, _, _ in kept),
         tags=tuple(tuple(layer[i] for i, _, _ in kept) for layer in tags),
         opens=tuple(opens[i] for i, _, _ in kept),
+        elements={rule: tuple(own[i] for i, _, _ in kept) for rule, own in elements.items()},
         classes=classes,
         weight=pair.weight,
     )

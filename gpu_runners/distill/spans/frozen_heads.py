@@ -34,12 +34,17 @@ class FrozenStates:
         self.kept: list[Gathered] = []
         n_bytes = 0
         with torch.no_grad():
-            for example in examples:
-                n_bytes += 4 * width * (len(example.places) + 1)
+            for start in range(0, len(examples), BATCH):
+                chosen = examples[start : start + BATCH]
+                n_bytes += sum(4 * width * (len(example.places) + 1) for example in chosen)
                 if n_bytes > MOST_BYTES and self.kept:
                     break
-                states, mask = body.states(example.windows, dropout=0.0)
-                self.kept.append(gather_states(states, mask, [(len(example.windows), example.places)]))
+                states, mask = body.states([window for one in chosen for window in one.windows], dropout=0.0)
+                gathered = gather_states(states, mask, [(len(one.windows), one.places) for one in chosen])
+                tokens = gathered.tokens.split([len(one.places) for one in chosen])
+                self.kept += [
+                    Gathered(tokens=own, means=mean) for own, mean in zip(tokens, gathered.means.split(1), strict=True)
+                ]
 
     def class_heads(self, sizes: Mapping[str, int], members: Iterable[int], *, many: Set[int]) -> dict[str, Head]:
         """Fit a logistic regression for each closed set on those of the examples that are members, of a set of which

@@ -2,6 +2,7 @@
 
     tags.l    (n, 1 + 2 m)  of each token: outside, or begins / goes on with a leaf of layer l
     opens     (n, 1)        of each token: whether a value that begins here begins a new element of its list
+    elements.r (n, c)       of each token: its class of the closed set r, if it opens an element of a list
     classes.r (b, c)        of each input: its class of the closed set r, on the unit mean of its states, times 16, as a
                             label student's head
 
@@ -22,7 +23,7 @@ from gpu_runners.distill.label.nets import LoraBody
 from gpu_runners.distill.spans.dataset import NOT_ASKED, Example
 from gpu_runners.models.label_adapter import SCALE, Head
 from gpu_runners.models.merging import to_numpy
-from gpu_runners.models.spans.adapter import CLASSES, KINDS, OPENS, TAGS, features
+from gpu_runners.models.spans.adapter import CLASSES, ELEMENTS, KINDS, OPENS, TAGS, features
 from gpu_runners.models.spans.kinds import N_FEATURES
 from gpu_runners.models.tensor_files import Array
 
@@ -131,6 +132,11 @@ def loss_of(logits: Mapping[str, Tensor], examples: Sequence[Example], *, many: 
         elif name == OPENS:
             asked = torch.tensor([one for e in examples for one in e.opens], dtype=torch.long, device=device)
             total = total + CLASS_SHARE * _opening_loss(scores[:, 0], asked, weights)
+        elif name.startswith(ELEMENTS):
+            rule = int(name.removeprefix(ELEMENTS))
+            wanted = torch.tensor([one for e in examples for one in e.elements[rule]], dtype=torch.long, device=device)
+            is_asked = wanted != NOT_ASKED
+            total = total + CLASS_SHARE * _token_loss(scores[is_asked], wanted[is_asked], weights[is_asked])
         else:
             rule = int(name.removeprefix(CLASSES))
             total = total + CLASS_SHARE * _class_loss(scores, rule, examples, is_many=rule in many)

@@ -49,6 +49,10 @@ for text in sys.argv[1:]:
                 spans.append({"path": path, "start": start, "end": end})
                 if "/*/" in path:  # a field of a list of objects: whether a new object begins here
                     spans[-1]["opens"] = bool(out["opens"][0, at, 0] > 0)
+                    for each, rule in enumerate(plan["rules"]):  # the classes of the object that it may begin
+                        if f"elements.{each}" in out and rule["path"].split("/*/")[0] == path.split("/*/")[0]:
+                            choice = rule["choices"][out[f"elements.{each}"][0, at].argmax()]
+                            spans[-1].setdefault("classes", {})[rule["path"]] = choice
             elif tag:
                 spans[-1]["end"] = end
     spans.sort(key=lambda span: span["start"])
@@ -96,6 +100,12 @@ for (const text of process.argv.slice(2)) {$RULES$
         spans.push({ path, start, end });
         // a field of a list of objects: whether a new object begins here
         if (path.includes("/*/")) spans.at(-1).opens = out.opens.data[at] > 0;
+        plan.rules.forEach((rule, each) => { // the classes of the object that it may begin
+          const own = out[`elements.${each}`], n = rule.choices.length;
+          if (!own || !path.includes("/*/") || rule.path.split("/*/")[0] !== path.split("/*/")[0]) return;
+          const scores = own.data.subarray(at * n, (at + 1) * n);
+          (spans.at(-1).classes ??= {})[rule.path] = rule.choices[largest(scores, [...scores.keys()])];
+        });
       } else if (tag) spans.at(-1).end = end;
     });
   });

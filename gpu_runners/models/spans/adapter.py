@@ -3,6 +3,7 @@
 One safetensors blob: `lora.<module>.A` and `.B` as a label adapter has them, and linear heads on the last layer's
 states: `tags.<layer>` of one tagging each, (1 + 2 n, d) for its n leaves, rows outside, begins, goes on, begins ...;
 `opens` (1, d), whether a span begins a new element of its list, where the plan has lists of objects;
+`elements.<rule>` (n_choices, d) of each closed set in such a list, on the token that opens the element;
 `classes.<rule>` (n_choices, d) of each closed set, on the mean of the states. `baseline.<head>` are the same heads
 trained on the frozen base. `kinds` (N_FEATURES, d): what each feature of a token's kind adds to the embedding of its
 word, where the adapter has it. All bfloat16 but biases; in memory float32.
@@ -22,7 +23,7 @@ from gpu_runners.models.spans.kinds import LINE, N_FEATURES, N_KINDS, N_SHAPES, 
 from gpu_runners.models.tensor_files import Array, save_arrays
 
 FORMAT = "kolm.spans-encoder/1"
-TAGS, OPENS, CLASSES, BASELINE = "tags.", "opens", "classes.", "baseline."
+TAGS, OPENS, ELEMENTS, CLASSES, BASELINE = "tags.", "opens", "elements.", "classes.", "baseline."
 KINDS = "kinds"
 
 
@@ -78,6 +79,7 @@ def head_sizes(plan: ExtractionPlan, *, has_lists: bool) -> dict[str, int]:
     sizes = {f"{TAGS}{n}": 1 + 2 * len(layer) for n, layer in enumerate(plan.layers)}
     if has_lists:
         sizes[OPENS] = 1
+    sizes |= {f"{ELEMENTS}{i}": len(plan.rules[i].choices) for i in plan.element_rules()}
     return sizes | {f"{CLASSES}{i}": len(plan.rules[i].choices) for i in plan.class_rules()}
 
 

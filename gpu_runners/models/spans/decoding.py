@@ -13,7 +13,7 @@ from scipy.special import expit, log_softmax, logit
 
 from backend.domain.extraction.assembling import ClassRead, SpanRead
 from backend.domain.extraction.plan import ExtractionPlan, Way
-from gpu_runners.models.spans.adapter import CLASSES, OPENS, TAGS
+from gpu_runners.models.spans.adapter import CLASSES, ELEMENTS, OPENS, TAGS
 from gpu_runners.models.tensor_files import Array
 
 PPM = 1_000_000
@@ -52,6 +52,9 @@ class Calibration:
         calibrated = self(SPANS, span.confidence)
         return min(calibrated, MOST_OF_SPARE) if span.is_spare else calibrated
 
+    def _classes(self, classes: Sequence[ClassRead]) -> tuple[ClassRead, ...]:
+        return tuple(replace(one, confidence=self(SETS, one.confidence)) for one in classes)
+
     def to_json(self) -> dict[str, list[int]]:
         return {kind: [round(value * PPM) for value in line] for kind, line in sorted(self.lines.items())}
 
@@ -62,8 +65,10 @@ class Calibration:
     def reading(self, reading: Reading) -> Reading:
         """The reading with calibrated confidences."""
         return Reading(
-            spans=tuple(replace(one, confidence=self._span(one)) for one in reading.spans),
-            classes=tuple(replace(one, confidence=self(SETS, one.confidence)) for one in reading.classes),
+            spans=tuple(
+                replace(one, confidence=self._span(one), classes=self._classes(one.classes)) for one in reading.spans
+            ),
+            classes=self._classes(reading.classes),
             confidence=self(ANSWER, reading.confidence),
         )
 
@@ -72,9 +77,10 @@ PLAIN = Calibration(lines={})
 
 
 def read_logits(plan: ExtractionPlan, logits: Logits, offsets: Offsets, glued: Sequence[bool] = ()) -> Reading:
-    """The reading of one input: `tags.<layer>` (n, rows) of its n tokens, `opens` (n, 1), `classes.<rule>`
-    (n_choices,). A token that is `glued` has the leaf of the one before it, or is outside with it (empty: no token is).
-    A closed set's class and the tags are chosen together, where the class bars leaves. Confidences are raw."""
+    """The reading of one input: `tags.<layer>` (n, rows) of its n tokens, `opens` (n, 1), `elements.<rule>`
+    (n, n_choices), `classes.<rule>` (n_choices,). A token that is `glued` has the leaf of the one before it, or is
+    outside with it (empty: no token is). A closed set's class and the tags are chosen together, where the class bars
+    leaves. Confidences are raw."""
     scores = [log_softmax(logits[f"{TAGS}{number}"], axis=1) for number in range(len(plan.layers))]
     glued = glued if plan.whole_words else ()
     classes: list[ClassRead] = []
@@ -95,7 +101,30 @@ def read_logits(plan: ExtractionPlan, logits: Logits, offsets: Offsets, glued: S
         if len(path):
             sureness.append(float(np.exp(own[np.arange(len(path)), path].min())))
         spans += _spans(plan, layer, own, path, offsets, opens)
+    if each := plan.element_rules():
+        spans = _with_elements(plan, each, spans, logits, offsets)
+        sureness += [one.confidence for span in spans if span.opens for one in span.classes]
     return Reading(spans=tuple(spans), classes=tuple(classes), confidence=min(sureness))
+
+
+def _with_elements(
+    plan: ExtractionPlan, each: Sequence[int], spans: Sequence[SpanRead], logits: Logits, offsets: Offsets
+) -> list[SpanRead]:
+    """The spans of lists with the classes that their first token says of the element that it may open."""
+    number_of = {start: number for number, (start, _) in reversed(list(enumerate(offsets)))}
+    scores = {rule: log_softmax(logits[f"{ELEMENTS}{rule}"], axis=1) for rule in each}
+    lists = {rule: plan.rules[rule].list_path for rule in each}
+    out = []
+    for span in spans:
+        own = [rule for rule in each if lists[rule] == plan.rules[span.rule].list_path]
+        reads = []
+        for rule in own:
+            row = scores[rule][number_of[span.start]]
+            best = int(row.argmax())
+            value, confidence = plan.rules[rule].choices[best], float(np.exp(row[best]))
+            reads.append(ClassRead(rule=rule, value=value, confidence=confidence))
+        out.append(replace(span, classes=tuple(reads)))
+    return out
 
 
 def _choose_class(
