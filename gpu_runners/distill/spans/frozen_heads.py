@@ -41,10 +41,9 @@ class FrozenStates:
                     break
                 states, mask = body.states([window for one in chosen for window in one.windows], dropout=0.0)
                 gathered = gather_states(states, mask, [(len(one.windows), one.places) for one in chosen])
-                tokens = gathered.tokens.split([len(one.places) for one in chosen])
-                self.kept += [
-                    Gathered(tokens=own, means=mean) for own, mean in zip(tokens, gathered.means.split(1), strict=True)
-                ]
+                tokens = torch.split(gathered.tokens, [len(one.places) for one in chosen])
+                means = torch.split(gathered.means, 1)
+                self.kept += [Gathered(tokens=own, means=mean) for own, mean in zip(tokens, means, strict=True)]
 
     def class_heads(self, sizes: Mapping[str, int], members: Iterable[int], *, many: Set[int]) -> dict[str, Head]:
         """Fit a logistic regression for each closed set on those of the examples that are members, of a set of which

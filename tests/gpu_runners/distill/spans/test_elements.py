@@ -1,7 +1,6 @@
 """The real MiniLM, trained for real to say something of each element of a list."""
 
 import hashlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -44,8 +43,8 @@ def trained(base: Base, schema: dict[str, Any], pairs: list[Pair]) -> SpanModel:
 
 
 @pytest.fixture(scope="module")
-def lines(base: Base) -> Iterator[SpanModel]:
-    yield trained(base, SCHEMA, unit_pairs(80))
+def lines(base: Base) -> SpanModel:
+    return trained(base, SCHEMA, unit_pairs(80))
 
 
 def test_each_element_has_its_own_class(lines: SpanModel) -> None:
