@@ -90,7 +90,7 @@ def open_session(bert: NumpyBert) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
-    options.enable_cpu_mem_arena = options.enable_mem_pattern = False  # kept 400 MB after a batch of long texts
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False  # kept 440 MB after a batch of long texts
     options.log_severity_level = 3
     options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
     options.add_external_initializers_from_files_in_memory([BUFFER], [weights], [len(weights)])
