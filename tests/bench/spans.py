@@ -56,10 +56,7 @@ class Marks:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.spans", description=__doc__)
-    parser.add_argument("data", nargs="?", type=Path, default=data_folder())
-    parser.add_argument("--atis", type=Path, default=None)
-    parser.add_argument("--slurp", type=Path, default=None)
-    parser.add_argument("--polyai", type=Path, default=None)
+    add_sets(parser)
     parser.add_argument("--n-train", type=int, nargs="+", default=[200, 1200])
     parser.add_argument("--n-held-out", type=int, default=None)
     parser.add_argument("--seeds", type=int, nargs="+", default=[7])
@@ -71,14 +68,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{datetime.date.today()}, load {load}, {os.cpu_count()} cores, {asked}\n")
     print("| set | pairs | seed | | mean field F1 | exact | intent | own ms | CPU s | KiB | confidence |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
-    for one in _sets(chosen):
+    for one in chosen_sets(chosen):
         for n in chosen.n_train:
             for seed in chosen.seeds:
                 measure(one, n, seed, chosen)
     return 0
 
 
-def _sets(chosen: argparse.Namespace) -> list[SlotSet]:
+def add_sets(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that `chosen_sets` reads."""
+    parser.add_argument("data", nargs="?", type=Path, default=data_folder())
+    for name in ("--atis", "--slurp", "--polyai"):
+        parser.add_argument(name, type=Path, default=None)
+
+
+def chosen_sets(chosen: argparse.Namespace) -> list[SlotSet]:
     made = []
     readers: list[tuple[Callable[[Path], SlotSet], Path | None]] = [
         (snips, chosen.data),
@@ -100,7 +104,7 @@ def _sets(chosen: argparse.Namespace) -> list[SlotSet]:
 def measure(one: SlotSet, n: int, seed: int, chosen: argparse.Namespace) -> None:
     """Train on `n` of the set's pairs and print a row for the student and one for the frozen heads."""
     train = random.Random(seed).sample(one.train, min(n, len(one.train)))
-    held = one.held_out[: chosen.n_held_out]
+    held = sample_held(one, chosen.n_held_out)
     plan = learn_plan(one.schema, train)
     is_full = chosen.weights == "full"
     shape = {"rank": 2, "alpha": 2} if is_full else {}
@@ -108,7 +112,7 @@ def measure(one: SlotSet, n: int, seed: int, chosen: argparse.Namespace) -> None
     options = SpanTrain(**asked).options(len(train))
     began = time.process_time()
     with full_weights() if is_full else nullcontext():
-        student, frozen, n_bytes = _students(one, train, plan, options)
+        student, frozen, n_bytes = train_students(one, train, plan, options)
     cpu_s = time.process_time() - began
     ours, theirs = _marks(student, held), _marks(frozen, held)
     beside = f"{one.name} | {len(train)} | {seed}"
@@ -127,12 +131,20 @@ def measure(one: SlotSet, n: int, seed: int, chosen: argparse.Namespace) -> None
     )
 
 
+def sample_held(one: SlotSet, n: int | None) -> list[Row]:
+    """The held-out texts, or so many of them at random."""
+    held = list(one.held_out)
+    return held if n is None or n >= len(held) else random.Random(1).sample(held, n)
+
+
 def _option(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
     return name, json.loads(value)
 
 
-def _students(one: SlotSet, train: Sequence[Row], plan: Any, options: SpanOptions) -> tuple[SpanModel, SpanModel, int]:
+def train_students(
+    one: SlotSet, train: Sequence[Row], plan: Any, options: SpanOptions
+) -> tuple[SpanModel, SpanModel, int]:
     rows = ({"input": text, "output": answer_text(answer, one.schema), "weight": 1.0} for text, answer in train)
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()
     base = open_base(MINILM)
