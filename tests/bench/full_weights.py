@@ -4,7 +4,7 @@ Full fine-tuning as LoRA of full rank: A is the identity and stays, B is what is
 and norms stay as they are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gpu_runners.distill.label.frozen_bert import SITES, FrozenBert, Lora
 from gpu_runners.distill.label.nets import LeanEngine, LeanLora
+from gpu_runners.models import encoder_runtimes
 from gpu_runners.models.merging import to_numpy
 from gpu_runners.models.tensor_files import Array
 
@@ -39,7 +40,7 @@ class FullWeights(LeanLora):
         return out
 
     def pairs(self) -> dict[str, tuple[Array, Array]]:
-        """As `lora_deltas` reads them at rank 1 and alpha 1: with the share in them."""
+        """A is the identity, B has the share in it."""
         made = {}
         for layer in range(self.body.n_layers):
             for site, paths in SITES.items():
@@ -55,12 +56,17 @@ def _identity(b: Tensor, n_parts: int) -> Tensor:
 
 @contextmanager
 def full_weights() -> Iterator[None]:
-    """Let every fit train all weights. Give its job rank 2 and alpha 2: a rank of 1 is left as it is, since the frozen
-    encoder's states are computed by one."""
+    """Let every fit train all weights, and a runtime add them whatever rank the config names. Give its job rank 2: a
+    rank of 1 is left as it is, since the frozen encoder's states are computed by one."""
     lora = LeanEngine.lora
 
     def chosen(engine: LeanEngine, *, rank: int, alpha: int) -> LeanLora:
         return lora(engine, rank=rank, alpha=alpha) if rank == 1 else FullWeights(engine.body)
 
-    with patch.object(LeanEngine, "lora", chosen):
+    with patch.object(LeanEngine, "lora", chosen), patch.object(encoder_runtimes, "lora_deltas", _deltas):
         yield
+
+
+def _deltas(lora: Mapping[str, tuple[Array, Array]], **_: int) -> Iterator[tuple[str, Array]]:
+    for path, (a, b) in lora.items():
+        yield path, b @ a

@@ -72,7 +72,8 @@ def nlupp_banking(folder: Path) -> SlotSet:
 def _restaurant_side(path: Path) -> list[Row]:
     rows = []
     for row in json.loads(path.read_text("utf-8")):
-        text, slots = row["userInput"]["text"], {}
+        text = row["userInput"]["text"]
+        slots: dict[str, str] = {}
         for label in row.get("labels", []):
             span = label["valueSpan"]
             slots[label["slot"]] = text[span.get("startIndex", 0) : span["endIndex"]]

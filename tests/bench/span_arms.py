@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from statistics import mean, stdev
+from typing import Any
 from unittest.mock import patch
 
 from backend.domain.answers.json_values import field_scores, is_exact, parse_answer
@@ -33,7 +34,7 @@ from tests.bench.spans import add_sets, chosen_sets, sample_held, train_students
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     name: str
-    options: dict[str, float] = dataclasses.field(default_factory=dict)
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
     context: Callable[[], AbstractContextManager[object]] = nullcontext
     change: Callable[[ExtractionPlan], ExtractionPlan] = lambda plan: plan
 
