@@ -42,6 +42,7 @@ def facts_of(plan: ExtractionPlan, *, is_extraction: bool) -> dict[str, Any]:
             {
                 "path": rule.path,
                 "way": rule.way.value,
+                "is_shared": rule.is_shared,
                 "converters": [one.converter.value for one in rule.conversions],
                 "n": rule.n,
                 "n_right": rule.n_right,
