@@ -81,7 +81,7 @@ def encoder_engine(environ: Mapping[str, str] = os.environ) -> EncoderEngine:
     missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
     if engine is EncoderEngine.ONNX and missing:
         raise BadSetting(
-            f"KOLM_ENCODER_ENGINE is 'onnx', and {missing[0]} is not here: install kolm with its extra 'export' "
+            f"KOLM_ENCODER_ENGINE is 'onnx', and {missing[0]} is not here: install kolm with its extra 'runner' "
             "(docs/client.md), or use auto."
         )
     return EncoderEngine.NUMPY if missing else engine

@@ -10,7 +10,7 @@ from gpu_runners.cli.options import AddOptions
 from gpu_runners.cli.terminal import fail
 
 FORMATS = ("onnx", "peft", "sentence-transformers", "gguf", "openvino")
-_EXTRA = {"onnx": "export", "onnxruntime": "export", "gguf": "export", "openvino": "openvino"}
+_EXTRA = {"gguf": "export", "openvino": "openvino"}
 _INT8 = ("onnx", "openvino")
 
 

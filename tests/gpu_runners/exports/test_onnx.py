@@ -21,8 +21,8 @@ from tests.gpu_runners.exports.students import original_of, random_label_kolm
 from tests.gpu_runners.small_packs import label_rules
 from tests.gpu_runners.small_task import LABELS, Trained, kolm_of, task_rows
 
-onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is of the extra `export`")
-pytest.importorskip("onnx", reason="onnx is of the extra `export`")
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is of the extra `runner`")
+pytest.importorskip("onnx", reason="onnx is of the extra `runner`")
 
 N_INPUTS = 200
 AWKWARD = [

@@ -14,7 +14,7 @@ from tests.gpu_runners.small_spans import TrainedSpans, span_kolm, span_pairs
 from tests.gpu_runners.small_task import Trained, kolm_of, task_rows
 
 openvino = pytest.importorskip("openvino", reason="openvino is an extra that no lock has")
-pytest.importorskip("onnx", reason="onnx is of the extra `export`")
+pytest.importorskip("onnx", reason="onnx is of the extra `runner`")
 
 TEXTS = ["", "where is my parcel", "refund it " * 60, *(row["input"] for row in task_rows(10, start=50))]
 

@@ -26,8 +26,8 @@ from tests.gpu_runners.small_encoders import make_encoder
 from tests.gpu_runners.small_packs import json_rules
 from tests.gpu_runners.small_spans import SCHEMA, TrainedSpans, span_kolm, span_pairs
 
-onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is of the extra `export`")
-onnx = pytest.importorskip("onnx", reason="onnx is of the extra `export`")
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is of the extra `runner`")
+onnx = pytest.importorskip("onnx", reason="onnx is of the extra `runner`")
 
 N_INPUTS = 200
 AWKWARD = [

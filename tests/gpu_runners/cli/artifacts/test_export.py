@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def test_the_folder_names_the_artifact_and_every_file_by_sha256(home: Path, trained: Trained) -> None:
-    pytest.importorskip("onnx", reason="onnx is of the extra `export`")
+    pytest.importorskip("onnx", reason="onnx is of the extra `runner`")
     data = kolm_of(trained)
     (home / "a.kolm").write_bytes(data)
     assert main(["export", "a.kolm", "--to", "onnx"]) == 0
@@ -106,7 +106,7 @@ def test_a_library_that_is_missing_is_named_with_its_extra(home: Path, trained: 
     environment = {"PYTHONPATH": str(ROOT), "KOLM_KEYRING": "keyring.json"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "onnx is needed for --to onnx: install kolm with its extra 'export'" in done.stderr
+    assert "onnx is needed for --to onnx: install kolm with its extra 'runner'" in done.stderr
     assert not (home / "refund-router-onnx").exists()
 
 

@@ -26,8 +26,8 @@ from tests.gpu_runners.small_encoders import make_encoder
 from tests.gpu_runners.small_spans import TrainedSpans, span_kolm, span_pairs
 from tests.gpu_runners.small_task import Trained, kolm_of, task_rows
 
-pytest.importorskip("onnxruntime", reason="onnxruntime is of the extra `export`")
-pytest.importorskip("onnx", reason="onnx is of the extra `export`")
+pytest.importorskip("onnxruntime", reason="onnxruntime is of the extra `runner`")
+pytest.importorskip("onnx", reason="onnx is of the extra `runner`")
 
 ROOT = Path(__file__).parents[4]
 TEXTS = [
@@ -181,7 +181,7 @@ def test_numpy_answers_where_a_package_is_not_installed(
     assert isinstance(model, LabelModel)
     assert model.engine_name == "numpy"
     assert model.predict(["where is my parcel 3 number 9"])[0]["label"] == "delivery"
-    with pytest.raises(BadSetting, match=f"{missing} is not here: install kolm with its extra 'export'"):
+    with pytest.raises(BadSetting, match=f"{missing} is not here: install kolm with its extra 'runner'"):
         encoder_engine({"KOLM_ENCODER_ENGINE": "onnx"})
 
 
