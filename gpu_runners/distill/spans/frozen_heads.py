@@ -17,7 +17,7 @@ from gpu_runners.distill.label.nets import LoraBody
 from gpu_runners.distill.spans.dataset import Example
 from gpu_runners.distill.spans.net import Gathered, Heads, gather_states, loss_of
 from gpu_runners.models.label_adapter import SCALE, Head
-from gpu_runners.models.spans.adapter import CLASSES
+from gpu_runners.models.spans.adapter import CLASSES, ELEMENTS, OPENS, TAGS
 from gpu_runners.models.tensor_files import Array
 
 EPOCHS = 20
@@ -45,12 +45,12 @@ class FrozenStates:
                 means = torch.split(gathered.means, 1)
                 self.kept += [Gathered(tokens=own, means=mean) for own, mean in zip(tokens, means, strict=True)]
 
-    def class_heads(self, sizes: Mapping[str, int], members: Iterable[int], *, many: Set[int]) -> dict[str, Head]:
+    def first_heads(self, sizes: Mapping[str, int], members: Iterable[int], *, many: Set[int]) -> dict[str, Head]:
         """Fit a logistic regression for each closed set on those of the examples that are members, of a set of which
         several classes may hold one for each class: where training begins, as a label student's does
-        (docs/decisions/0006-two-fits.md)."""
+        (docs/decisions/0006-two-fits.md). Heads of tokens begin at how often each of their rows is right."""
         there = [i for i in members if i < len(self.kept)]
-        heads = {}
+        heads = _prior_heads(sizes, [self.examples[i] for i in there], width=self.width)
         for name, rows in sizes.items():
             rule = int(name.removeprefix(CLASSES)) if name.startswith(CLASSES) else -1
             asked = [i for i in there if rule in self.examples[i].classes]
@@ -67,7 +67,7 @@ class FrozenStates:
 
     def fit_heads(self, sizes: Mapping[str, int], options: SpanOptions, *, many: Set[int]) -> dict[str, Head]:
         """Train the heads on all examples that are kept."""
-        begun = self.class_heads(sizes, range(len(self.kept)), many=many)
+        begun = self.first_heads(sizes, range(len(self.kept)), many=many)
         heads = Heads(sizes, width=self.width, device=self.device, begun=begun)
         optimizer = AdamW(heads.trained)
         lengths = [len(own.tokens) for own in self.kept]
@@ -85,6 +85,30 @@ class FrozenStates:
                 optimizer.step(LEARNING_RATE * factor)
                 step += 1
         return heads.arrays()
+
+
+def _prior_heads(sizes: Mapping[str, int], examples: Sequence[Example], *, width: int) -> dict[str, Head]:
+    """Heads of tokens that know the shares of their rows and no more. From zero, the first steps push all tokens
+    towards what is common, and of some tasks the states never come apart again."""
+    heads = {}
+    for name, rows in sizes.items():
+        counts = np.full(max(rows, 2), 0.5)
+        for example in examples:
+            np.add.at(counts, [one for one in _targets(name, example) if one >= 0], 1)
+        shares = np.log(counts / counts.sum()).astype(np.float32)
+        bias = shares[1:] - shares[0] if name == OPENS else shares
+        if not name.startswith(CLASSES):
+            heads[name] = Head(weight=np.zeros((rows, width), np.float32), bias=bias)
+    return heads
+
+
+def _targets(name: str, example: Example) -> Sequence[int]:
+    """The targets of a head of tokens; NOT_ASKED, which is negative, among them."""
+    if name.startswith(TAGS):
+        return example.tags[int(name.removeprefix(TAGS))]
+    if name.startswith(ELEMENTS):
+        return example.elements[int(name.removeprefix(ELEMENTS))]
+    return example.opens if name == OPENS else ()
 
 
 def _fit_classes(means: Array, classes: Sequence[int], weights: Sequence[float], *, rows: int) -> Head:

@@ -48,7 +48,7 @@ from gpu_runners.models.spans.adapter import SpanAdapter, SpanConfig, head_sizes
 from gpu_runners.models.spans.decoding import PLAIN, Calibration
 from gpu_runners.models.spans.tokens import SpanTokenizer
 
-TRAINER = 2  # counts the changes after which a checkpoint of before is no other's to go on with
+TRAINER = 3  # counts the changes after which a checkpoint of before is no other's to go on with
 
 
 class Phase(StrEnum):
@@ -128,7 +128,7 @@ class _Run:
 
     def _new_fit(self) -> Fit:
         members = [int(i) for i in self.trained] if self.phase is Phase.CALIBRATE else range(len(self.examples))
-        begun = self.frozen.class_heads(self.sizes, members, many=self.many)
+        begun = self.frozen.first_heads(self.sizes, members, many=self.many)
         torch.manual_seed(self.options.seed)
         lora = self.engine.lora(rank=self.options.rank, alpha=self.options.alpha)
         heads = Heads(self.sizes, width=self.engine.width, device=lora.device, begun=begun)

@@ -39,7 +39,7 @@ def test_the_head_of_a_list_of_members_begins_at_a_regression_for_each_of_them(b
     _, _, plan = span_job(span_pairs(60))
     (rule,) = (i for i, one in enumerate(plan.rules) if one.way is Way.MANY)
     states = frozen_states(base, plan, 60)
-    heads = states.class_heads(head_sizes(plan, has_lists=True), range(60), many={rule})
+    heads = states.first_heads(head_sizes(plan, has_lists=True), range(60), many={rule})
     head = heads[f"classes.{rule}"]
     assert right_members(states, head, rule) >= 0.95
     nothing = Head(weight=np.zeros_like(head.weight), bias=np.zeros_like(head.bias))
@@ -51,7 +51,7 @@ def test_a_member_that_no_pair_has_begins_as_improbable(base: Base) -> None:
     (rule,) = (i for i, one in enumerate(plan.rules) if one.way is Way.MANY)
     states = frozen_states(base, plan, 60)
     alone = [i for i, example in enumerate(states.examples) if not example.classes[rule]]
-    head = states.class_heads(head_sizes(plan, has_lists=True), alone, many={rule})[f"classes.{rule}"]
+    head = states.first_heads(head_sizes(plan, has_lists=True), alone, many={rule})[f"classes.{rule}"]
     assert not head.weight.any()
     assert (head.bias < -3).all()
 
@@ -61,9 +61,23 @@ def test_a_class_that_no_pair_has_begins_as_improbable_beside_regressions_of_the
     rule = next(i for i, one in enumerate(plan.rules) if one.way is Way.CLOSED and one.path == "/action")
     states = frozen_states(base, plan, 60)
     sizes = {f"classes.{rule}": 3}  # as if a third class lay among the pairs that are held back
-    head = states.class_heads(sizes, range(60), many=set())[f"classes.{rule}"]
+    head = states.first_heads(sizes, range(60), many=set())[f"classes.{rule}"]
     logits = np.concatenate([SCALE * (kept.means.numpy() @ head.weight.T) + head.bias for kept in states.kept])
     wanted = [example.classes[rule][0] for example in states.examples]
     assert (logits.argmax(axis=1) == wanted).mean() >= 0.95
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     assert shares[:, 2].max() < 0.05
+
+
+def test_heads_of_tokens_begin_at_the_shares_of_their_rows(base: Base) -> None:
+    _, _, plan = span_job(span_pairs(60))
+    states = frozen_states(base, plan, 60)
+    sizes = head_sizes(plan, has_lists=True)
+    heads = states.first_heads(sizes, range(60), many=set())
+    tags = [tag for example in states.examples for tag in example.tags[0]]
+    shares = np.exp(heads["tags.0"].bias)
+    assert np.isclose(shares.sum(), 1)
+    assert abs(shares[0] - tags.count(0) / len(tags)) < 0.02
+    assert not heads["tags.0"].weight.any()
+    opens = [one for example in states.examples for one in example.opens if one >= 0]
+    assert abs(1 / (1 + np.exp(-heads["opens"].bias[0])) - sum(opens) / len(opens)) < 0.02
