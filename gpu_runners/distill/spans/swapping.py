@@ -18,6 +18,7 @@ from gpu_runners.distill.spans.dataset import Example, Pair, example_of
 from gpu_runners.models.spans.kinds import drop_case
 from gpu_runners.models.spans.tokens import SpanTokenizer
 
+Like = tuple[int, tuple[tuple[int, str], ...]]  # a rule, and the classes of an element
 SWAPPED = 0.5  # of the values of a text that is changed
 LOWERED = 0.3  # of the texts
 
@@ -40,10 +41,11 @@ class Swapping:
         self._plan, self._leaves, self._tokenizer = plan, leaves, tokenizer
         self._pairs, self._alignments, self._examples = pairs, alignments, examples
         self._share, self._seed = share, seed
-        self._surfaces: dict[int, list[str]] = {}
+        self._surfaces: dict[Like, list[str]] = {}
         for pair, alignment in zip(pairs, alignments, strict=True):
+            likes = _likes(alignment)
             for span in alignment.spans:
-                self._surfaces.setdefault(span.rule, []).append(pair.text[span.start : span.end])
+                self._surfaces.setdefault(likes[span], []).append(pair.text[span.start : span.end])
 
     def of_epoch(self, epoch: int) -> list[Example]:
         """The examples of an epoch, which follow from the seed and its number alone."""
@@ -60,13 +62,14 @@ class Swapping:
         """A pair with other values; those that overlap another stay as they are."""
         pair, alignment = self._pairs[i], self._alignments[i]
         spans = sorted(alignment.spans, key=lambda span: (span.start, span.end))
+        likes = _likes(alignment)
         text, at, moved = "", 0, list[SpanRead]()
         for number, span in enumerate(spans):
             others = (*spans[:number], *spans[number + 1 :])
             is_alone = all(span.end <= other.start or other.end <= span.start for other in others)
             surface = pair.text[span.start : span.end]
             if is_alone and rng.random() < SWAPPED:
-                surface = rng.choice(self._surfaces[span.rule])
+                surface = rng.choice(self._surfaces[likes[span]])
             if span.start < at:  # inside of the one before, which stayed
                 shift = len(text) - at
                 moved.append(replace(span, start=span.start + shift, end=span.end + shift))
@@ -76,6 +79,18 @@ class Swapping:
             text, at = text + surface, span.end
         made = replace(pair, text=text + pair.text[at:])
         return made, replace(alignment, spans=tuple(moved))
+
+
+def _likes(alignment: Alignment) -> dict[SpanRead, Like]:
+    """The values whose places each span's may take: those of its leaf, in an element with classes those of elements with the
+    same, for a class may follow from a value (apples are food)."""
+    out: dict[SpanRead, Like] = {}
+    element: tuple[tuple[int, str], ...] = ()
+    for span in alignment.spans:  # those of lists come last, element by element
+        if span.opens:
+            element = tuple((read.rule, repr(read.value)) for read in span.classes)
+        out[span] = (span.rule, element)
+    return out
 
 
 def _drop_case(example: Example) -> Example:
