@@ -82,8 +82,8 @@ class Swapping:
 
 
 def _likes(alignment: Alignment) -> dict[SpanRead, Like]:
-    """The values whose places each span's may take: those of its leaf, in an element with classes those of elements with the
-    same, for a class may follow from a value (apples are food)."""
+    """The values whose places each span's may take: those of its leaf, in an element with classes those of elements
+    with the same, for a class may follow from a value (apples are food)."""
     out: dict[SpanRead, Like] = {}
     element: tuple[tuple[int, str], ...] = ()
     for span in alignment.spans:  # those of lists come last, element by element
