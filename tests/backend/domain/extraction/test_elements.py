@@ -272,6 +272,14 @@ def test_a_plan_that_knows_one_way_of_sharing_still_loads() -> None:
     assert {r.path for r in ExtractionPlan.from_json(plan).rules if r.shared is Sharing.EITHER} == {"/orders/*/number"}
 
 
+@pytest.mark.parametrize("changed", [{"shared": "sideways"}, {"way": "every"}, {"choices": None}, {"colour": 1}])
+def test_a_plan_of_no_known_form_is_refused(changed: dict[str, Any]) -> None:
+    plan = learn_plan(ORDERS, order_pairs(40, is_shared=True)).to_json()
+    plan["rules"][0] |= changed
+    with pytest.raises(ValueError):  # noqa: PT011  (what is wrong is in the message, whose words are Python's)
+        ExtractionPlan.from_json(plan)
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.booleans(), st.booleans())
 def test_whatever_the_order_lines_their_plan_brings_them_back(

@@ -1,5 +1,7 @@
 """The examples of each epoch."""
 
+import random
+
 from backend.domain.extraction.assembling import Assembler
 from backend.domain.extraction.learning import learn_plan
 from gpu_runners.distill.spans.dataset import NOT_ASKED, Example, align_pairs, example_of, read_pairs
@@ -36,34 +38,49 @@ def test_a_share_of_the_texts_has_values_of_others(base: Base) -> None:
     assert 0 < changed <= 45
 
 
-def test_values_of_an_element_with_classes_come_from_elements_of_the_same_classes(base: Base) -> None:
-    """Apples are food and saws are not: a saw in the place of apples would teach the wrong class."""
-    names = {"food": ("apples", "pears", "beans"), "tool": ("saws", "files", "drills")}
-    kinds = [(kind, other) for kind in names for other in names]
-    pairs = []
-    for i in range(48):
-        lines = [{"item": names[kind][(i + k) % 3], "kind": kind} for k, kind in enumerate(kinds[i % 4])]
-        pairs.append((f"send {lines[0]['item']} and {lines[1]['item']}", {"lines": lines}))
-    item = {"type": "object", "properties": {"item": {"type": "string"}, "kind": {"enum": list(names)}}}
+Line = dict[str, str]
+
+
+def classes_by_word(base: Base, lines_of: list[tuple[Line, Line]]) -> tuple[list[set[int]], list[set[int]]]:
+    """By word, the classes that its elements have in the pairs, and in a dozen epochs."""
+    pairs = [(f"send {one['item']} and {other['item']}", {"lines": [one, other]}) for one, other in lines_of]
+    item = {"type": "object", "properties": {"item": {"type": "string"}, "kind": {"enum": ["food", "tool"]}}}
     schema = {"type": "object", "properties": {"lines": {"type": "array", "items": item}}, "required": ["lines"]}
-    plan = learn_plan(schema, pairs)
-    read, leaves, tokenizer = (
-        read_pairs(span_dataset(pairs, schema)),
-        Assembler(schema, plan).leaves,
-        SpanTokenizer(base, max_tokens=64),
-    )
+    plan, read = learn_plan(schema, pairs), read_pairs(span_dataset(pairs, schema))
+    leaves, tokenizer = Assembler(schema, plan).leaves, SpanTokenizer(base, max_tokens=64)
     aligned = align_pairs(plan, leaves, read)
     tokens = tokenizer.read([pair.text for pair in read])
     clean = [example_of(plan, leaves, *parts) for parts in zip(read, aligned, tokens, strict=True)]
-    (rule,) = plan.element_rules()
-    class_of = {}  # by the id of a noun's first token, as the pairs have it
-    for example in clean:
-        for (window, place), number in zip(example.places, example.elements[rule], strict=True):
-            if number != NOT_ASKED:
-                class_of[example.windows[window][place]] = number
     swapping = Swapping(plan, leaves, tokenizer, read, aligned, clean, share=1.0, seed=7)
-    swapped = [one for epoch in range(3) for one in swapping.of_epoch(epoch)]
-    assert sum(one.windows != clean[i % 48].windows for i, one in enumerate(swapped)) > 48
-    for example in swapped:
-        for (window, place), number in zip(example.places, example.elements[rule], strict=True):
-            assert number in (NOT_ASKED, class_of.get(example.windows[window][place]))
+    swapped = [swapping.of_epoch(epoch) for epoch in range(12)]
+    assert all(sum(a.windows != b.windows for a, b in zip(one, clean, strict=True)) > 16 for one in swapped)
+    (rule,) = plan.element_rules()
+    sides = []
+    for examples in (clean, [one for epoch in swapped for one in epoch]):
+        by_word: dict[int, set[int]] = {}
+        for example in examples:
+            for (window, place), number in zip(example.places, example.elements[rule], strict=True):
+                if number != NOT_ASKED:
+                    by_word.setdefault(example.windows[window][place], set()).add(number)
+        sides.append([by_word[word] for word in sorted(by_word)])
+    return sides[0], sides[1]
+
+
+def test_a_class_that_follows_from_a_value_stays_with_it(base: Base) -> None:
+    """Apples are food and saws are not: a saw in the place of apples would teach the wrong class."""
+    names = {"food": ("apples", "pears", "beans"), "tool": ("saws", "files", "drills")}
+    rng = random.Random(1)
+    lines = [{"item": item, "kind": kind} for kind, items in names.items() for item in items]
+    clean, swapped = classes_by_word(base, [tuple(rng.sample(lines, 2)) for _ in range(48)])  # type: ignore[misc]
+    assert clean == swapped
+    assert {len(classes) for classes in clean} == {1}
+
+
+def test_a_class_that_follows_from_no_value_goes_with_all_of_them(base: Base) -> None:
+    rng = random.Random(1)
+    nouns = ("apples", "pears", "beans", "saws", "files")
+    pairs = [[{"item": item, "kind": rng.choice(("food", "tool"))} for item in rng.sample(nouns, 2)] for _ in range(48)]
+    pairs[0][0] = {"item": "drills", "kind": "food"}  # once, so of one kind
+    clean, swapped = classes_by_word(base, [(one, other) for one, other in pairs])
+    assert sorted(map(len, clean)) == [1, 2, 2, 2, 2, 2]
+    assert {len(classes) for classes in swapped} == {2}
