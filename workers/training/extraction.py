@@ -8,7 +8,7 @@ from backend.domain.answers.json_values import parse_answer
 from backend.domain.errors import CustomerError
 from backend.domain.extraction.learning import is_extraction, learn_plan
 from backend.domain.extraction.plan import ExtractionPlan
-from backend.domain.extraction.plan_words import refusal_message
+from backend.domain.extraction.plan_words import refusal_message, shared_words
 from backend.domain.planning.step_outputs import LabelingOut
 from backend.domain.spec.defaults import may_extract
 from backend.domain.spec.outputs import JsonOutput
@@ -42,7 +42,7 @@ def facts_of(plan: ExtractionPlan, *, is_extraction: bool) -> dict[str, Any]:
             {
                 "path": rule.path,
                 "way": rule.way.value,
-                "is_shared": rule.is_shared,
+                "shared": shared_words(rule),
                 "converters": [one.converter.value for one in rule.conversions],
                 "n": rule.n,
                 "n_right": rule.n_right,

@@ -199,7 +199,7 @@ class Aligner:
     def _is_lent(self, rule: int, column: Sequence[Any], nth: int) -> bool:
         """Say whether another element of the list has the value that is missing in this one, and may share it."""
         others = (value for place, value in enumerate(column) if place != nth and value is not None)
-        return self.rules[rule].is_shared and any(is_same(value, column[nth]) for value in others)
+        return self.rules[rule].shared is not None and any(is_same(value, column[nth]) for value in others)
 
     def _nearest(
         self,

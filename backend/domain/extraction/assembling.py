@@ -16,6 +16,7 @@ from backend.domain.answers.json_schemas import normal_schema, validator
 from backend.domain.extraction.converters import convert
 from backend.domain.extraction.plan import ExtractionPlan, Way
 from backend.domain.extraction.schema_leaves import ELEMENT, Leaf, leaves_of_schema
+from backend.domain.extraction.sharing import with_shared
 
 Accepts = Callable[[Any], bool]
 Steps = Sequence[str | int]
@@ -104,8 +105,11 @@ class Assembler:
             elif leaf.is_listed:
                 self._put_elements(made, number, text, own)
             elif leaf.list_path:
-                columns = [[span for span in group if span.rule == number] for group in groups.get(leaf.list_path, [])]
-                for nth, members in enumerate(_share(columns) if rule.is_shared else columns):
+                elements = groups.get(leaf.list_path, [])
+                columns = [[span for span in element if span.rule == number] for element in elements]
+                if rule.shared is not None:
+                    columns = with_shared(rule.shared, columns, [_extent(element) for element in elements])
+                for nth, members in enumerate(columns):
                     self._put_one(made, number, text, members, nth=nth)
             else:
                 self._put_one(made, number, text, own)
@@ -200,14 +204,8 @@ class Assembler:
                 made.put(steps, None, None)
 
 
-def _share(columns: Sequence[list[SpanRead]]) -> list[list[SpanRead]]:
-    """The spans of a leaf in each element, with those of the element before where it has none, or else of the one
-    after."""
-    out = list(columns)
-    for order in (range(1, len(out)), range(len(out) - 2, -1, -1)):
-        for nth in order:
-            out[nth] = out[nth] or out[nth - order.step]
-    return out
+def _extent(element: Sequence[SpanRead]) -> tuple[int, int]:
+    return element[0].start, max(span.end for span in element)
 
 
 @lru_cache(maxsize=512)

@@ -14,12 +14,13 @@ from backend.domain.answers.excerpts import excerpt
 from backend.domain.answers.json_values import Leaf as ValueLeaf
 from backend.domain.answers.json_values import fields_of
 from backend.domain.canonical import canonical_json
-from backend.domain.extraction.alignment import Aligner, Alignment, values_at
+from backend.domain.extraction.alignment import Aligner, Alignment, places_of, values_at
 from backend.domain.extraction.assembling import Assembler, SpanRead
 from backend.domain.extraction.conversions import Choice, conversions_for
 from backend.domain.extraction.occurrences import Document, is_same
-from backend.domain.extraction.plan import PPM, ExtractionPlan, LeafRule, Refusal, Way
+from backend.domain.extraction.plan import NO_ANCHOR, NOT_READ, PPM, ExtractionPlan, LeafRule, Refusal, Way
 from backend.domain.extraction.schema_leaves import Leaf, leaves_of_schema
+from backend.domain.extraction.sharing_choice import with_sharing
 
 LEAST_SHARE_PPM = 900_000  # of all leaf values that a plan brings back, below which it is none
 LEAST_LEAF_PPM = 500_000  # of a leaf's own values
@@ -28,7 +29,6 @@ MOST_CLASSES = 600
 FEW_CHOICES = 20  # up to which an enum is a closed set without asking whether its values stand in the inputs
 MOST_EXAMPLES = 3
 LEAST_EXPECTED = 5  # values of a leaf that a class has none of, to bar it: by chance once in 150
-FEW_SHARED = 3  # values that sharing must bring back
 MOST_SPLIT = 200  # one in so many edges of spans may lie within a word
 
 Pairs = Sequence[tuple[str, Any]]
@@ -58,7 +58,7 @@ def learn_plan(schema: Mapping[str, Any], pairs: Pairs) -> ExtractionPlan:
     plan = ExtractionPlan(
         rules=tuple(rules), layers=layers, fallback=_typical(pairs), n_pairs=len(pairs), n_values=0, n_right=0
     )
-    plan = _with_shared(schema, plan, leaves, documents, aligned)
+    plan = with_sharing(schema, plan, [(d, answer, one) for (d, answer), one in zip(documents, aligned, strict=True)])
     assembler = Assembler(schema, plan)
     n_values: Counter[str] = Counter()
     n_right: Counter[str] = Counter()
@@ -139,10 +139,17 @@ def _rule(column: _Column) -> LeafRule:
 
 
 def _stand_in_texts(column: _Column) -> bool:
-    """Say whether nearly all values are copied, those that are written where none is read not among them. An element
-    of a list says more of a value that stands in it than the token that opens it."""
-    n_right = conversions_for(column.leaf, column.values).n_right
-    return n_right * PPM >= LEAST_SHARE_PPM * len(column.values)
+    """Say whether nearly all values are copied as whole words, those that are written where none is read not among
+    them: the letter S stands in most texts that say "small". An element of a list says more of a value that stands in
+    it than the token that opens it."""
+    choice = conversions_for(column.leaf, column.values)
+    rule = LeafRule(path="", way=Way.COPIED, conversions=choice.conversions, separator=choice.separator)
+    n_whole = sum(
+        all(document.is_boundary(at) for span in place for at in span)
+        for document, value in column.values
+        for place in places_of(document, rule, value)[:1]
+    )
+    return n_whole * PPM >= LEAST_SHARE_PPM * len(column.values)
 
 
 def _classes(rule: LeafRule, leaf: Leaf, distinct: Sequence[tuple[Any, int]], column: _Column) -> LeafRule | None:
@@ -235,42 +242,6 @@ def _with_bars(number: int, rule: LeafRule, n_rules: int, aligned: Sequence[Alig
     return replace(rule, bars=bars if any(bars) else ())
 
 
-def _with_shared(
-    schema: Mapping[str, Any],
-    plan: ExtractionPlan,
-    leaves: Sequence[Leaf],
-    documents: Sequence[tuple[Document, Any]],
-    aligned: Sequence[Alignment],
-) -> ExtractionPlan:
-    """The plan, in which a leaf of a list is shared by elements where that brings back FEW_SHARED values more than it
-    adds that are wrong."""
-    rules = list(plan.rules)
-    several = [  # where elements can share at all
-        (document, answer, one)
-        for (document, answer), one in zip(documents, aligned, strict=True)
-        if sum(span.opens for span in one.spans) > 1
-    ]
-    for number, (rule, leaf) in enumerate(zip(plan.rules, leaves, strict=True)):
-        if rule.way is not Way.COPIED or not leaf.list_path or not several:
-            continue
-        shared = replace(rule, is_shared=True)
-        tried = replace(plan, rules=(*plan.rules[:number], shared, *plan.rules[number + 1 :]))
-        balance = [
-            sum(_balance(assembler, rule.path, *parts) for parts in several)
-            for assembler in (Assembler(schema, plan), Assembler(schema, tried))
-        ]
-        if balance[1] >= balance[0] + FEW_SHARED:
-            rules[number] = shared
-    return replace(plan, rules=tuple(rules))
-
-
-def _balance(assembler: Assembler, path: str, document: Document, answer: Any, one: Alignment) -> int:
-    """The values of a leaf that come out right, less those that the answer does not have."""
-    made, _ = assembler.answer(document.text, one.spans, one.classes)
-    ours, wanted = (fields_of(each).get(path, Counter()) for each in (made, answer))
-    return (ours & wanted).total() - (ours - wanted).total()
-
-
 def _are_whole(aligned: Sequence[tuple[Document, Sequence[SpanRead]]]) -> bool:
     """Say whether nearly all spans begin and end where words do."""
     edges = [document.is_boundary(at) for document, spans in aligned for one in spans for at in (one.start, one.end)]
@@ -307,8 +278,6 @@ def _refusals(
     for path, n in sorted(n_values.items()):
         if n >= FEW and n_right[path] * PPM < LEAST_LEAF_PPM * n:
             examples = tuple(excerpt(value, 60) for value in list(dict.fromkeys(wrong[path]))[:MOST_EXAMPLES])
-            why = "its values do not stand in the inputs, and are no closed set"
-            if path in each:
-                why = "no other value of its element stands in the inputs, so that nothing says where the element is"
+            why = NO_ANCHOR if path in each else NOT_READ
             refusals.append(Refusal(path=path, why=why, n=n, n_wrong=n - n_right[path], examples=examples))
     return refusals

@@ -24,15 +24,25 @@ class Way(StrEnum):
     ABSENT = "absent"
 
 
+class Sharing(StrEnum):
+    """The element of a list whose value another one has too, which has no span of its own."""
+
+    EITHER = "either"  # the last before it that has one, or else the next
+    AFTER = "after"  # the next that has one
+    BEFORE = "before"  # the last that has one
+    NEAREST = "nearest"
+    ONLY = "only"  # the one that has a value, where no second has
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafRule:
     """`conversions` are tried in order; `separator` joins the values of several spans into one text (None: one span).
     `choices` are the classes of a closed set, null for absence; `bars` has for each of them the numbers of the leaves
     that no pair of this class has (() where none is known). `default` is what a value is where no span is read
     (`has_default`; null: the leaf is left out, or written as null with `writes_null`). `is_always`: every pair has a
-    span of it. `is_shared`, in a list of objects: an element without a span of its own has the value of the one before
-    it, or else of the one after. `fallback` is the commonest value, for a leaf that its schema asks for. `n` values
-    stand in the pairs, `n_right` of them come out right."""
+    span of it. `shared`, in a list of objects: an element without a span of its own has the value of another (None: it
+    has none). `fallback` is the commonest value, for a leaf that its schema asks for. `n` values stand in the pairs,
+    `n_right` of them come out right."""
 
     path: str
     way: Way
@@ -44,19 +54,19 @@ class LeafRule:
     has_default: bool = False
     writes_null: bool = False
     is_always: bool = False
-    is_shared: bool = False
+    shared: Sharing | None = None
     fallback: Any = None
     n: int = 0
     n_right: int = 0
 
     @property
     def list_path(self) -> str:
-        """The path of the list of objects that the leaf lies in; "" where it lies in none."""
-        at = self.path.find("/*/")
-        return self.path[:at] if at >= 0 else ""
+        """The path of the elements of the list of objects that the leaf lies in; "" where it lies in none."""
+        before, step, _ = self.path.partition("/*/")
+        return f"{before}/*" if step else ""
 
     def to_json(self) -> dict[str, Any]:
-        shared = {"is_shared": True} if self.is_shared else {}
+        shared = {"shared": self.shared.value} if self.shared else {}
         return shared | {
             "path": self.path,
             "way": self.way.value,
@@ -77,7 +87,15 @@ class LeafRule:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         conversions = tuple(map(Conversion.from_json, value["conversions"]))
         made = {"way": Way(value["way"]), "conversions": conversions, "choices": tuple(value["choices"])}
-        return cls(**dict(value) | made | {"bars": tuple(map(tuple, value["bars"]))})
+        kept = {key: item for key, item in value.items() if key not in ("shared", "is_shared")}
+        # plans of 28 November 2026 know one way of sharing
+        way = value.get("shared", Sharing.EITHER if value.get("is_shared") else None)
+        shared = {"shared": None if way is None else Sharing(way)}
+        return cls(**kept | made | shared | {"bars": tuple(map(tuple, value["bars"]))})
+
+
+NOT_READ = "its values do not stand in the inputs, and are no closed set"
+NO_ANCHOR = "no other value of its element stands in the inputs, so that nothing says where the element is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,21 @@
 
 from collections.abc import Sequence
 
-from backend.domain.extraction.plan import ExtractionPlan, Refusal
+from backend.domain.extraction.plan import NO_ANCHOR, ExtractionPlan, LeafRule, Refusal, Sharing
 
 MOST_NAMED = 5
+_SHARED = {
+    Sharing.EITHER: "where it is missing that of the element before, or else of the one after",
+    Sharing.AFTER: "where it is missing that of the next element",
+    Sharing.BEFORE: "where it is missing that of the element before",
+    Sharing.NEAREST: "where it is missing that of the nearest element",
+    Sharing.ONLY: "the same in all elements where the text has one alone",
+}
+
+
+def shared_words(rule: LeafRule) -> str:
+    """Say what elements of a list without a value of their own have; "" where nothing."""
+    return "" if rule.shared is None else _SHARED[rule.shared]
 
 
 def names(refusals: Sequence[Refusal]) -> str:
@@ -22,8 +34,10 @@ def refusal_message(plan: ExtractionPlan) -> str:
     )
     examples = [example for one in lost[:3] for example in one.examples[:1]]
     shown = f" (such as {', '.join(examples)})" if examples else ""
+    is_adrift = any(one.why == NO_ANCHOR for one in lost)
+    reason = " A list of objects needs a field that is copied: it shows where an element begins." if is_adrift else ""
     return (
         f"A span student copies values from the input or chooses them from a closed set, and brings back "
         f"{plan.n_right:,} of the {plan.n_values:,} values in the pairs. It cannot answer {names(lost) or 'the task'}"
-        f"{shown}."
+        f"{shown}.{reason}"
     )

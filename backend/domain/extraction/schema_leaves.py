@@ -38,10 +38,10 @@ class Leaf:
 
     @property
     def list_path(self) -> str:
-        """The path of the list of objects that it lies in; "" where it lies in none."""
+        """The path of the elements of the list of objects that it lies in; "" where it lies in none."""
         if self.is_listed or ELEMENT not in self.steps:
             return ""
-        return "".join(f"/{step}" for step in self.steps[: self.steps.index(ELEMENT)])
+        return "".join(f"/{step}" for step in self.steps[: self.steps.index(ELEMENT) + 1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

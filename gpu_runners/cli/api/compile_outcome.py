@@ -85,7 +85,7 @@ def print_extraction(evaluation: Row) -> None:
             continue
         through = ", ".join(str(one).replace("_", " ") for one in leaf.get("converters", []))
         way = f"{leaf.get('way')}{f' ({through})' if through else ''}"
-        way += ", shared by elements" if leaf.get("is_shared") else ""
+        way += f", {leaf['shared']}" if leaf.get("shared") else ""
         print(as_line(f"  {leaf.get('n_right', 0):>6,} of {leaf.get('n', 0):>6,}  {leaf.get('path')}  {way}"))
     for refusal in plan.get("refusals", []):
         examples = ", ".join(map(str, refusal.get("examples", [])))

@@ -3,14 +3,17 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from backend.domain.answers.json_values import field_scores, is_exact, leaf_at, leaves
-from backend.domain.extraction.assembling import Assembler
+from backend.domain.extraction.alignment import values_at
+from backend.domain.extraction.assembling import Assembler, FieldRead
 from backend.domain.extraction.confidences import fit_line
+from backend.domain.extraction.occurrences import is_same
 from backend.domain.extraction.plan import PPM, Way
 from gpu_runners.distill.spans.dataset import Example, Pair
 from gpu_runners.distill.spans.net import SpanNet
@@ -77,7 +80,19 @@ def note(judged: Judged, assembler: Assembler, pair: Pair, reading: Reading) -> 
     for one in fields:
         rule = assembler.plan.rules[one.rule]
         kind = SPANS if one.start is not None else SETS
-        if kind is SPANS or rule.way in (Way.CLOSED, Way.MANY, Way.EACH):
+        if rule.way is Way.EACH:
+            judged.add(kind, one.confidence, is_right=_is_right_in_element(assembler, fields, one, pair.answer))
+        elif kind is SPANS or rule.way in (Way.CLOSED, Way.MANY):
             judged.add(kind, one.confidence, is_right=wanted[leaf_at(rule.path, one.value)] > 0)
     judged.add(ANSWER, reading.confidence, is_right=is_exact(answer, pair.answer))
     judged.f1_ppm += field_scores(answer, pair.answer).f1_ppm
+
+
+def _is_right_in_element(assembler: Assembler, fields: Sequence[FieldRead], one: FieldRead, gold: Any) -> bool:
+    """Say whether an element of gold with the values that this one copied has this class too. Of a yes and a no in one
+    list, either would be right by chance."""
+    depth = assembler.plan.rules[one.rule].list_path.count("/") + 1
+    where = one.path.split("/")[:depth]
+    own = [one, *(other for other in fields if other.start is not None and other.path.split("/")[:depth] == where)]
+    columns = [values_at(gold, assembler.leaves[field.rule].steps) for field in own]
+    return any(all(map(is_same, element, (field.value for field in own))) for element in zip(*columns, strict=True))

@@ -7,6 +7,7 @@ as if it had no capitals, which are a help where they are: those who write later
 """
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,6 +19,10 @@ from gpu_runners.distill.spans.dataset import Example, Pair, example_of
 from gpu_runners.models.spans.kinds import drop_case
 from gpu_runners.models.spans.tokens import SpanTokenizer
 
+FOLLOWS = 0.9  # of the elements with one value, those of its commonest class
+
+Classes = tuple[tuple[int, str], ...]  # rules with their values
+Like = tuple[int, Classes]
 SWAPPED = 0.5  # of the values of a text that is changed
 LOWERED = 0.3  # of the texts
 
@@ -40,10 +45,12 @@ class Swapping:
         self._plan, self._leaves, self._tokenizer = plan, leaves, tokenizer
         self._pairs, self._alignments, self._examples = pairs, alignments, examples
         self._share, self._seed = share, seed
-        self._surfaces: dict[int, list[str]] = {}
+        self._following = _following(pairs, alignments)
+        self._surfaces: dict[Like, list[str]] = {}
         for pair, alignment in zip(pairs, alignments, strict=True):
+            likes = self._likes(alignment)
             for span in alignment.spans:
-                self._surfaces.setdefault(span.rule, []).append(pair.text[span.start : span.end])
+                self._surfaces.setdefault(likes[span], []).append(pair.text[span.start : span.end])
 
     def of_epoch(self, epoch: int) -> list[Example]:
         """The examples of an epoch, which follow from the seed and its number alone."""
@@ -56,17 +63,26 @@ class Swapping:
             examples[i] = example_of(self._plan, self._leaves, pair, alignment, own)
         return [_drop_case(one) if rng.random() < LOWERED else one for one in examples]
 
+    def _likes(self, alignment: Alignment) -> dict[SpanRead, Like]:
+        """The values whose places each span's may take: those of its leaf, and where a class of its element follows
+        from the value, of elements of the same class."""
+        return {
+            span: (span.rule, tuple(one for one in classes if (span.rule, one[0]) in self._following))
+            for span, classes in _classes_of(alignment).items()
+        }
+
     def _swap(self, i: int, rng: random.Random) -> tuple[Pair, Alignment]:
         """A pair with other values; those that overlap another stay as they are."""
         pair, alignment = self._pairs[i], self._alignments[i]
         spans = sorted(alignment.spans, key=lambda span: (span.start, span.end))
+        likes = self._likes(alignment)
         text, at, moved = "", 0, list[SpanRead]()
         for number, span in enumerate(spans):
             others = (*spans[:number], *spans[number + 1 :])
             is_alone = all(span.end <= other.start or other.end <= span.start for other in others)
             surface = pair.text[span.start : span.end]
             if is_alone and rng.random() < SWAPPED:
-                surface = rng.choice(self._surfaces[span.rule])
+                surface = rng.choice(self._surfaces[likes[span]])
             if span.start < at:  # inside of the one before, which stayed
                 shift = len(text) - at
                 moved.append(replace(span, start=span.start + shift, end=span.end + shift))
@@ -76,6 +92,35 @@ class Swapping:
             text, at = text + surface, span.end
         made = replace(pair, text=text + pair.text[at:])
         return made, replace(alignment, spans=tuple(moved))
+
+
+def _classes_of(alignment: Alignment) -> dict[SpanRead, Classes]:
+    """The classes of the element that each span lies in."""
+    out: dict[SpanRead, Classes] = {}
+    element: Classes = ()
+    for span in alignment.spans:  # those of lists come last, element by element
+        if span.opens:
+            element = tuple((read.rule, repr(read.value)) for read in span.classes)
+        out[span] = element
+    return out
+
+
+def _following(pairs: Sequence[Pair], alignments: Sequence[Alignment]) -> set[tuple[int, int]]:
+    """The leaves and closed sets of elements of which the class follows from the value, as "food" from "apples": values
+    that stand in several elements nearly always have the same. Where none stands twice, it may."""
+    counts: dict[tuple[int, int], dict[str, Counter[str]]] = {}
+    for pair, alignment in zip(pairs, alignments, strict=True):
+        for span, classes in _classes_of(alignment).items():
+            surface = pair.text[span.start : span.end].casefold()
+            for rule, value in classes:
+                counts.setdefault((span.rule, rule), {}).setdefault(surface, Counter())[value] += 1
+    out = set()
+    for both, of_surface in counts.items():
+        several = [classes for classes in of_surface.values() if classes.total() > 1]
+        same = sum(max(classes.values()) for classes in several)
+        if same >= FOLLOWS * sum(classes.total() for classes in several):
+            out.add(both)
+    return out
 
 
 def _drop_case(example: Example) -> Example:

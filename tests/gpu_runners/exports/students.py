@@ -1,5 +1,6 @@
 """Artifacts of the exports' tests: a label student over a random encoder, and causal ones over a base of any shape."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,22 @@ def random_label_kolm(base_dir: Path, family: str, pooling: str, *, lora: bool =
     return build_kolm(content, manifest_fields=fields(base={"id": base.name, "sha256": base.sha256}), key=KEY)
 
 
-def random_span_kolm(base_dir: Path, family: str) -> bytes:
-    """A student of `small_spans.SCHEMA` over a random encoder of the family, with a prefix and a short window."""
+def random_span_kolm(
+    base_dir: Path,
+    family: str,
+    *,
+    schema: dict[str, Any] = SCHEMA,
+    examples: Sequence[tuple[str, dict[str, Any]]] = span_pairs(40),
+) -> bytes:
+    """A student of `small_spans.SCHEMA`, or another, over a random encoder of the family, with a prefix and a short
+    window."""
     base = open_base(make_encoder(base_dir / "encoder", family).name, base_dir=base_dir)
     rng = np.random.default_rng(4)
 
     def random(*shape: int) -> Any:
         return rng.normal(0, 0.3, shape).astype(np.float32)
 
-    plan = learn_plan(SCHEMA, span_pairs(40))
+    plan = learn_plan(schema, examples)
     sizes = spans.head_sizes(plan, has_lists=True)
     heads = {name: Head(weight=random(rows, WIDTH), bias=random(rows)) for name, rows in sizes.items()}
     places = _PLACES["modernbert" if family == "modernbert" else "bert"]
@@ -95,6 +103,7 @@ def random_span_kolm(base_dir: Path, family: str) -> bytes:
         calibration={},
         base={"id": base.name, "sha256": base.sha256},
         beside={},
+        schema=schema,
     )
 
 

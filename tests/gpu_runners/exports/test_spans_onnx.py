@@ -21,6 +21,8 @@ from gpu_runners.exports.to_sentence_transformers import export_sentence_transfo
 from gpu_runners.models.bases import open_base
 from gpu_runners.models.encoder_tokens import bare_tokenizer
 from gpu_runners.models.spans.tokens import SpanTokens
+from tests.backend.domain.extraction.test_elements import SCHEMA as LINES_SCHEMA
+from tests.backend.domain.extraction.test_elements import unit_pairs
 from tests.gpu_runners.exports.students import original_of, random_span_kolm
 from tests.gpu_runners.small_encoders import make_encoder
 from tests.gpu_runners.small_packs import json_rules
@@ -125,6 +127,28 @@ def test_every_family_prefix_and_window_is_the_artifacts(tmp_path: Path, family:
     pad_id = student.merged_bert().pad_id
     ours = graph_logits(session(tmp_path / "model.onnx"), tokens, at_once=len(AWKWARD), pad_id=pad_id)
     assert largest_difference(ours, list(student.model.forward.logits(tokens))) < 1e-4
+
+
+def test_the_classes_of_elements_are_those_of_the_artifact_and_the_runner_prints_them(tmp_path: Path) -> None:
+    texts = [text for text, _ in unit_pairs(12)]
+    made = original_of(random_span_kolm(tmp_path, "bert", schema=LINES_SCHEMA, examples=unit_pairs(40)))
+    student = open_span_student(made.kolm, base_dir=tmp_path)
+    export_onnx(made, tmp_path / "out", base_dir=tmp_path, int8=False)
+    tokens = first_windows(student, texts)
+    ours = graph_logits(session(tmp_path / "out" / "model.onnx"), tokens, at_once=4, pad_id=0)
+    plan = student.model.assembler.plan
+    each = {plan.rules[i].path: i for i in plan.element_rules()}
+    assert set(each) == {"/lines/*/unit", "/lines/*/gift"}
+    assert {f"elements.{i}" for i in each.values()} < set(ours[0])
+    assert largest_difference(ours, list(student.model.forward.logits(tokens))) < 1e-4
+    n_spans = 0
+    for logits, one, line in zip(ours, tokens, run_python(tmp_path / "out", texts)[0], strict=True):
+        first = {start: number for number, (start, _) in reversed(list(enumerate(one.offsets)))}
+        for span in line["spans"]:
+            rows = {path: logits[f"elements.{i}"][first[span["start"]]] for path, i in each.items()}
+            assert span["classes"] == {path: plan.rules[each[path]].choices[row.argmax()] for path, row in rows.items()}
+            n_spans += 1
+    assert n_spans > 0
 
 
 def test_int8_is_a_quarter_of_the_size_and_leaves_the_heads_as_they_are(
