@@ -48,7 +48,7 @@ from gpu_runners.models.spans.adapter import SpanAdapter, SpanConfig, head_sizes
 from gpu_runners.models.spans.decoding import PLAIN, Calibration
 from gpu_runners.models.spans.tokens import SpanTokenizer
 
-TRAINER = 3  # counts the changes after which a checkpoint of before is no other's to go on with
+TRAINER = 4  # counts the changes after which a checkpoint of before is no other's to go on with
 
 
 class Phase(StrEnum):
