@@ -30,7 +30,8 @@ MAY_DIFFER = {
     "card.json": rf"/{CARD}",
     "manifest.json": r"/(compile|created_at|receipt_head|k_score_ppm)|/members/\d+/(sha256|size)",
     "signatures.json": r"/payload|/signatures/0/sig",
-    "evals.json": r"/latency_us_(p50|p95)|/own/(own_us|measured_ns|reference_ns)",
+    "evals.json": r"/latency_us_(p50|p95)|/own/(own_us|measured_ns|reference_ns)"
+    r"|/trials/0/(k_score_ppm|cost_microusd|evals)",
     "k_score.json": rf"/{TIMED}",
     "gate.json": r"/floors/5/(measured|message)|/k_score_ppm",
     "provenance.json": r"/steps/(evaluation/evals|gate/(gate|k_score))",
