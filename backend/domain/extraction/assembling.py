@@ -94,7 +94,7 @@ class Assembler:
     def answer(self, text: str, spans: Sequence[SpanRead], classes: Sequence[ClassRead]) -> tuple[Any, list[FieldRead]]:
         """The answer, which fits the schema, and its fields."""
         made = _Answer(value=_skeleton(self._schema))
-        groups = self._elements(spans)
+        groups = elements_of(self.plan, spans)
         for number, (rule, leaf) in enumerate(zip(self.plan.rules, self.leaves, strict=True)):
             own = [span for span in spans if span.rule == number]
             if rule.way in (Way.CLOSED, Way.MANY):
@@ -175,21 +175,6 @@ class Assembler:
                 self._put_span(made, number, [*leaf.steps[:-1], nth], value, span)
                 nth += 1
 
-    def _elements(self, spans: Sequence[SpanRead]) -> dict[str, list[list[SpanRead]]]:
-        """The spans of each list of objects, divided into its elements."""
-        groups: dict[str, list[list[SpanRead]]] = {}
-        for span in sorted(spans, key=lambda span: span.start):
-            at = self.leaves[span.rule].list_path
-            if not at or span.is_spare:
-                continue
-            elements = groups.setdefault(at, [])
-            is_single = self.plan.rules[span.rule].separator is None
-            is_filled = is_single and bool(elements) and any(other.rule == span.rule for other in elements[-1])
-            if not elements or span.opens or is_filled:
-                elements.append([])
-            elements[-1].append(span)
-        return groups
-
     def _put_classes(self, made: _Answer, number: int, reads: Sequence[ClassRead], *, nth: int = 0) -> None:
         """Write the class of a closed set, for an EACH rule of the element `nth`, or the members of a MANY rule."""
         rule, leaf = self.plan.rules[number], self.leaves[number]
@@ -202,6 +187,22 @@ class Assembler:
                 made.put(steps, read.value, own)
             elif leaf.is_nullable and (rule.writes_null or leaf.is_needed):
                 made.put(steps, None, None)
+
+
+def elements_of(plan: ExtractionPlan, spans: Sequence[SpanRead]) -> dict[str, list[list[SpanRead]]]:
+    """The spans of each list of objects by its path, divided into its elements; the first of an element has its
+    classes."""
+    groups: dict[str, list[list[SpanRead]]] = {}
+    for span in sorted(spans, key=lambda span: span.start):
+        rule = plan.rules[span.rule]
+        if not rule.list_path or span.is_spare:
+            continue
+        elements = groups.setdefault(rule.list_path, [])
+        is_filled = rule.separator is None and bool(elements) and any(other.rule == span.rule for other in elements[-1])
+        if not elements or span.opens or is_filled:
+            elements.append([])
+        elements[-1].append(span)
+    return groups
 
 
 def _extent(element: Sequence[SpanRead]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, logit
 
-from backend.domain.extraction.assembling import ClassRead, SpanRead
+from backend.domain.extraction.assembling import ClassRead, SpanRead, elements_of
 from backend.domain.extraction.plan import ExtractionPlan, Way
 from gpu_runners.models.spans.adapter import CLASSES, ELEMENTS, OPENS, TAGS
 from gpu_runners.models.tensor_files import Array
@@ -103,7 +103,8 @@ def read_logits(plan: ExtractionPlan, logits: Logits, offsets: Offsets, glued: S
         spans += _spans(plan, layer, own, path, offsets, opens)
     if each := plan.element_rules():
         spans = _with_elements(plan, each, spans, logits, offsets)
-        sureness += [one.confidence for span in spans if span.opens for one in span.classes]
+        elements = [element for lists in elements_of(plan, spans).values() for element in lists]
+        sureness += [one.confidence for element in elements for one in element[0].classes]
     return Reading(spans=tuple(spans), classes=tuple(classes), confidence=min(sureness))
 
 

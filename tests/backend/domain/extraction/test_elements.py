@@ -265,13 +265,6 @@ def test_sharing_changes_no_value_and_invents_none(way: Sharing, reads: list[str
     assert set(out) <= {*reads, ""}
 
 
-def test_a_plan_that_knows_one_way_of_sharing_still_loads() -> None:
-    plan = learn_plan(ORDERS, order_pairs(40, is_shared=True)).to_json()
-    for rule in plan["rules"]:
-        rule |= {"is_shared": True} if rule.pop("shared", None) else {}
-    assert {r.path for r in ExtractionPlan.from_json(plan).rules if r.shared is Sharing.EITHER} == {"/orders/*/number"}
-
-
 @pytest.mark.parametrize("changed", [{"shared": "sideways"}, {"way": "every"}, {"choices": None}, {"colour": 1}])
 def test_a_plan_of_no_known_form_is_refused(changed: dict[str, Any]) -> None:
     plan = learn_plan(ORDERS, order_pairs(40, is_shared=True)).to_json()

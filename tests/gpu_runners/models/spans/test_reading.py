@@ -123,3 +123,27 @@ def test_a_word_is_read_whole_or_not_at_all() -> None:
     offsets, glued = [(0, 2), (2, 4), (5, 6)], (False, True, False)
     (span,) = read_logits(plan, logits, offsets, glued).spans
     assert (span.start, span.end) == (0, 4)
+
+
+@pytest.mark.parametrize("odds", [0.2, 4.0])
+def test_a_whole_answer_is_no_surer_than_the_class_of_an_element_whose_opening_was_not_read(odds: float) -> None:
+    plan = ExtractionPlan(
+        rules=(
+            LeafRule(path="/lines/*/what", way=Way.COPIED),
+            LeafRule(path="/lines/*/kind", way=Way.EACH, choices=("a", "b")),
+        ),
+        layers=((0,),),
+        fallback={},
+        n_pairs=1,
+        n_values=1,
+        n_right=1,
+    )
+    logits = {
+        "tags.0": np.array([[0, 9, 0]], dtype=np.float32),
+        "opens": np.array([[-1]], dtype=np.float32),
+        "elements.1": np.array([[0, odds]], dtype=np.float32),
+    }
+    reading = read_logits(plan, logits, [(0, 4)])
+    (span,) = reading.spans
+    assert not span.opens and [one.value for one in span.classes] == ["b"]
+    assert reading.confidence <= span.classes[0].confidence < 0.99
