@@ -10,8 +10,9 @@ from typing import Any, NotRequired, Self, TypedDict, cast
 
 from backend.domain.answers.json_schemas import normal_schema
 from backend.domain.answers.json_values import normal_answer_text
-from backend.domain.extraction.assembling import Assembler, FieldRead
+from backend.domain.extraction.assembling import Assembler
 from backend.domain.extraction.plan import ExtractionPlan
+from backend.domain.extraction.reads import FieldRead
 from gpu_runners.artifacts.label_model import ONE_BY_ONE, read_json
 from gpu_runners.artifacts.rules_first import RulesFirst, predict_with_rules
 from gpu_runners.errors import JobFailed

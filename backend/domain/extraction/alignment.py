@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from backend.domain.extraction.assembling import ClassRead, SpanRead, field_name
+from backend.domain.extraction.assembling import field_name
 from backend.domain.extraction.converters import Conversion
 from backend.domain.extraction.occurrences import Document, Span, is_same, occurrences
 from backend.domain.extraction.plan import LeafRule, Way
+from backend.domain.extraction.reads import ClassRead, SpanRead
 from backend.domain.extraction.schema_leaves import ELEMENT, Leaf
 
 Classes = tuple[Any, ...]

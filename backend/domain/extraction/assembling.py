@@ -1,8 +1,7 @@
 """The way from what was read of an input to its answer: spans become values, values an object that fits the schema.
 
-A list of objects is divided where a span opens a new element, or would fill a field twice. Whatever was read, the
-answer fits: a value that its leaf's schema refuses is not taken, a needed leaf without one has the pairs' commonest,
-and an answer that still does not fit as a whole is the plan's `fallback`.
+Whatever was read, the answer fits: a value that its leaf's schema refuses is not taken, a needed leaf without one has
+the pairs' commonest, and an answer that still does not fit as a whole is the plan's `fallback`.
 """
 
 import json
@@ -14,49 +13,14 @@ from typing import Any
 
 from backend.domain.answers.json_schemas import normal_schema, validator
 from backend.domain.extraction.converters import convert
+from backend.domain.extraction.elements import elements_of, extent_of
 from backend.domain.extraction.plan import ExtractionPlan, Way
+from backend.domain.extraction.reads import ClassRead, FieldRead, SpanRead
 from backend.domain.extraction.schema_leaves import ELEMENT, Leaf, leaves_of_schema
 from backend.domain.extraction.sharing import with_shared
 
 Accepts = Callable[[Any], bool]
 Steps = Sequence[str | int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassRead:
-    """The class of a closed set; of a MANY rule, each value that is there has one."""
-
-    rule: int
-    value: Any
-    confidence: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanRead:
-    """A span of the input that was read as a value of the rule `rule`, with `confidence` in [0, 1]. `opens`: it begins
-    a new element of its list, of which `classes` are what closed sets say. `is_spare`: it is the best of a leaf that
-    has no other, and counts only where the leaf is always there."""
-
-    rule: int
-    start: int
-    end: int
-    confidence: float = 1.0
-    opens: bool = False
-    is_spare: bool = False
-    classes: tuple[ClassRead, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldRead:
-    """A field of an answer: the number of its rule, its path with the numbers of list elements, its value, how sure it
-    is, and the span of the input that it came from (code points; None where it was not copied)."""
-
-    rule: int
-    path: str
-    value: Any
-    confidence: float
-    start: int | None = None
-    end: int | None = None
 
 
 @dataclass(slots=True)
@@ -108,7 +72,7 @@ class Assembler:
                 elements = groups.get(leaf.list_path, [])
                 columns = [[span for span in element if span.rule == number] for element in elements]
                 if rule.shared is not None:
-                    columns = with_shared(rule.shared, columns, [_extent(element) for element in elements])
+                    columns = with_shared(rule.shared, columns, [extent_of(element) for element in elements])
                 for nth, members in enumerate(columns):
                     self._put_one(made, number, text, members, nth=nth)
             else:
@@ -187,26 +151,6 @@ class Assembler:
                 made.put(steps, read.value, own)
             elif leaf.is_nullable and (rule.writes_null or leaf.is_needed):
                 made.put(steps, None, None)
-
-
-def elements_of(plan: ExtractionPlan, spans: Sequence[SpanRead]) -> dict[str, list[list[SpanRead]]]:
-    """The spans of each list of objects by its path, divided into its elements; the first of an element has its
-    classes."""
-    groups: dict[str, list[list[SpanRead]]] = {}
-    for span in sorted(spans, key=lambda span: span.start):
-        rule = plan.rules[span.rule]
-        if not rule.list_path or span.is_spare:
-            continue
-        elements = groups.setdefault(rule.list_path, [])
-        is_filled = rule.separator is None and bool(elements) and any(other.rule == span.rule for other in elements[-1])
-        if not elements or span.opens or is_filled:
-            elements.append([])
-        elements[-1].append(span)
-    return groups
-
-
-def _extent(element: Sequence[SpanRead]) -> tuple[int, int]:
-    return element[0].start, max(span.end for span in element)
 
 
 @lru_cache(maxsize=512)

@@ -15,10 +15,11 @@ from backend.domain.answers.json_values import Leaf as ValueLeaf
 from backend.domain.answers.json_values import fields_of
 from backend.domain.canonical import canonical_json
 from backend.domain.extraction.alignment import Aligner, Alignment, places_of, values_at
-from backend.domain.extraction.assembling import Assembler, SpanRead
+from backend.domain.extraction.assembling import Assembler
 from backend.domain.extraction.conversions import Choice, conversions_for
 from backend.domain.extraction.occurrences import Document, is_same
 from backend.domain.extraction.plan import NO_ANCHOR, NOT_READ, PPM, ExtractionPlan, LeafRule, Refusal, Way
+from backend.domain.extraction.reads import SpanRead
 from backend.domain.extraction.schema_leaves import Leaf, leaves_of_schema
 from backend.domain.extraction.sharing_choice import with_sharing
 

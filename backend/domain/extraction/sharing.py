@@ -15,13 +15,14 @@ def with_shared(way: Sharing, reads: Sequence[Read], extents: Sequence[Extent]) 
     >>> with_shared(Sharing.AFTER, ["", "mugs", ""], [(0, 7), (12, 27), (28, 30)])
     ['mugs', 'mugs', '']
     """
+    sources = donors(way, reads, extents)
+    return [read if source is None else reads[source] for read, source in zip(reads, sources, strict=True)]
+
+
+def donors(way: Sharing, reads: Sequence[object], extents: Sequence[Extent]) -> list[int | None]:
+    """The number of the element whose read each one shares, None where it has its own or gets none."""
     there = [nth for nth, read in enumerate(reads) if read]
-    out = list(reads)
-    for nth, read in enumerate(reads):
-        donor = None if read else _donor(way, nth, there, extents)
-        if donor is not None:
-            out[nth] = reads[donor]
-    return out
+    return [None if read else _donor(way, nth, there, extents) for nth, read in enumerate(reads)]
 
 
 def _donor(way: Sharing, nth: int, there: Sequence[int], extents: Sequence[Extent]) -> int | None:

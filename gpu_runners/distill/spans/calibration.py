@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from backend.domain.answers.json_values import field_scores, is_exact, leaf_at, leaves
 from backend.domain.extraction.alignment import values_at
-from backend.domain.extraction.assembling import Assembler, FieldRead
+from backend.domain.extraction.assembling import Assembler
 from backend.domain.extraction.confidences import fit_line
 from backend.domain.extraction.occurrences import is_same
 from backend.domain.extraction.plan import PPM, Way
+from backend.domain.extraction.reads import FieldRead
 from gpu_runners.distill.spans.dataset import Example, Pair
 from gpu_runners.distill.spans.net import SpanNet
 from gpu_runners.models.spans.adapter import CLASSES

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from backend.domain.extraction.alignment import Alignment
-from backend.domain.extraction.assembling import SpanRead
 from backend.domain.extraction.plan import ExtractionPlan
+from backend.domain.extraction.reads import SpanRead
 from backend.domain.extraction.schema_leaves import Leaf
 from gpu_runners.distill.spans.dataset import Example, Pair, example_of
 from gpu_runners.models.spans.kinds import drop_case

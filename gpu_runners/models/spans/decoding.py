@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, logit
 
-from backend.domain.extraction.assembling import ClassRead, SpanRead, elements_of
+from backend.domain.extraction.elements import elements_of
 from backend.domain.extraction.plan import ExtractionPlan, Way
+from backend.domain.extraction.reads import ClassRead, SpanRead
 from gpu_runners.models.spans.adapter import CLASSES, ELEMENTS, OPENS, TAGS
 from gpu_runners.models.tensor_files import Array
 

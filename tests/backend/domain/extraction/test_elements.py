@@ -16,6 +16,7 @@ from backend.domain.extraction.learning import is_extraction, learn_plan
 from backend.domain.extraction.occurrences import Document
 from backend.domain.extraction.plan import ExtractionPlan, LeafRule, Sharing, Way
 from backend.domain.extraction.plan_words import refusal_message, shared_words
+from backend.domain.extraction.reads import SpanRead
 from backend.domain.extraction.sharing import with_shared
 
 LINE: dict[str, Any] = {
@@ -303,3 +304,19 @@ def test_whatever_the_order_lines_their_plan_brings_them_back(
         made = put_together(schema, plan, pair)
         assert is_exact(made, pair[1])
         assert fits(made) == []
+
+
+@pytest.mark.parametrize("text", ["order A1000. I mean the cups and pens", "the cups and pens, that is of order A1000"])
+def test_a_shared_value_that_was_read_as_an_element_of_its_own_is_none(text: str) -> None:
+    plan = learn_plan(ORDERS, order_pairs(40, is_shared=True))
+    numbers = {rule.path: number for number, rule in enumerate(plan.rules)}
+    spans = [
+        SpanRead(rule=numbers[f"/orders/*/{field}"], start=place, end=place + len(value), opens=True)
+        for field, value in (("number", "A1000"), ("item", "cups"), ("item", "pens"))
+        for place in [text.index(value)]
+    ]
+    answer, fields = Assembler(ORDERS, plan).answer(text, spans, ())
+    assert answer == {"orders": [{"number": "A1000", "item": "cups"}, {"number": "A1000", "item": "pens"}]}
+    assert {text[one.start : one.end] for one in fields if one.path.endswith("number") and one.start is not None} == {
+        "A1000"
+    }

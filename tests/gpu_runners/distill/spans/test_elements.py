@@ -9,9 +9,10 @@ import pytest
 
 from backend.domain.answers.json_schemas import validator
 from backend.domain.answers.json_values import field_scores, is_exact, parse_answer
-from backend.domain.extraction.assembling import Assembler, ClassRead, SpanRead
+from backend.domain.extraction.assembling import Assembler
 from backend.domain.extraction.learning import learn_plan
 from backend.domain.extraction.plan import ExtractionPlan
+from backend.domain.extraction.reads import ClassRead, SpanRead
 from backend.domain.jobs.span_jobs import DistillSpansJob, SpanOptions
 from gpu_runners.artifacts.span_model import SpanModel
 from gpu_runners.distill.checkpoint import Hooks, StepDone

@@ -145,5 +145,6 @@ def test_a_whole_answer_is_no_surer_than_the_class_of_an_element_whose_opening_w
     }
     reading = read_logits(plan, logits, [(0, 4)])
     (span,) = reading.spans
-    assert not span.opens and [one.value for one in span.classes] == ["b"]
+    assert not span.opens
+    assert [one.value for one in span.classes] == ["b"]
     assert reading.confidence <= span.classes[0].confidence < 0.99
