@@ -15,9 +15,10 @@ from pathlib import Path
 
 from backend.domain.encoders.sentence_settings import Pooling
 from gpu_runners.exports.encoder_student import LabelStudent
-from gpu_runners.exports.onnx.span_runners import KINDS
+from gpu_runners.exports.onnx.runners import copy_module
 from gpu_runners.exports.span_student import SpanStudent
 from gpu_runners.models.label_adapter import SCALE
+from gpu_runners.models.spans import kinds
 from gpu_runners.models.spans.adapter import CLASSES
 from gpu_runners.models.tensor_files import save_arrays
 
@@ -42,7 +43,7 @@ def write_span_heads(student: SpanStudent, folder: Path) -> None:
     added = student.adapter.added_kinds()
     if added is not None:
         arrays["kinds"] = added
-        (folder / "kinds.py").write_text(KINDS, "utf-8")
+        copy_module(kinds, folder)
     (folder / "heads.safetensors").write_bytes(save_arrays(arrays, in_bf16=lambda _: False))
     described = {
         "tokens": [name for name in heads if not name.startswith(CLASSES)],

@@ -28,8 +28,9 @@ from gpu_runners.speculation.llama_cpp import PAIR, write_static_lookup
 LOOKUP = "recipes.bin"
 
 
-def export_gguf(original: Original, out: Path, *, base_dir: Path | None) -> int:
-    """Write the folder; returns its bytes. Raises ExportRefused, JobFailed, OSError, ImportError."""
+def export_gguf(original: Original, out: Path, *, base_dir: Path | None, fp32: bool) -> int:
+    """Write the folder, with `fp32` a base whose matrices are in float32; returns its bytes. Raises ExportRefused,
+    JobFailed, OSError, ImportError."""
     kolm = original.kolm
     if not is_causal(kolm.members):
         raise ExportRefused(
@@ -39,18 +40,19 @@ def export_gguf(original: Original, out: Path, *, base_dir: Path | None) -> int:
     wanted = kolm.manifest["base"]
     base = open_causal_base(wanted["id"], base_dir=base_dir)
     check_base_digest(wanted, base.base)
-    return write_folder(out, original, Target.GGUF, partial(_fill, kolm, base))
+    return write_folder(out, original, Target.GGUF, partial(_fill, kolm, base, fp32))
 
 
-def _fill(kolm: Kolm, base: CausalBase, folder: Path) -> Mapping[str, Any]:
+def _fill(kolm: Kolm, base: CausalBase, fp32: bool, folder: Path) -> Mapping[str, Any]:
     config = AdapterConfig.from_json(read_json(kolm.members, "adapter_config.json"))
     check_fit(config, base)
     adapter = from_bytes(kolm.members["adapter.safetensors"], config)
     write_adapter(base, adapter, config, folder / "adapter.gguf")
-    write_base(base, folder / "base.gguf")
+    write_base(base, folder / "base.gguf", fp32=fp32)
     copy_members(kolm, folder, CAUSAL_MEMBERS)
     n_pairs = _write_lookup(kolm, base, folder / LOOKUP)
-    return {"reading": _reading(TaskPrompt.from_members(kolm.members), base, folder), "lookup_pairs": n_pairs}
+    reading = _reading(TaskPrompt.from_members(kolm.members), base, folder)
+    return {"precision": "fp32" if fp32 else "stored", "reading": reading, "lookup_pairs": n_pairs}
 
 
 def _reading(prompt: TaskPrompt, base: CausalBase, folder: Path) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from backend.domain.rules.javascript.export import to_javascript
 from gpu_runners.artifacts.rules_first import RulesFirst
 from gpu_runners.exports.folder import Original, Target, write_folder
-from gpu_runners.exports.onnx import runners, span_runners
 from gpu_runners.exports.onnx.label_head import label_model
+from gpu_runners.exports.onnx.runners import placing_of, write_label_runners, write_span_runners
 from gpu_runners.exports.onnx.span_heads import span_model
 from gpu_runners.exports.span_student import SpanStudent, Student, open_student, write_documents
 
@@ -30,8 +30,15 @@ def _fill(student: Student, original: Original, int8: bool, folder: Path) -> Map
     write_model(student, folder / MODEL, artifact_sha256=original.sha256, int8=int8)
     write_reading(student, folder)
     write_documents(student, original.kolm, folder)
-    _write_runners(student, folder, has_rules=_write_rules(student.model.rules, folder))
-    return {"precision": "int8" if int8 else "fp32", "reading": student.reading.to_json()}
+    has_rules = _write_rules(student.model.rules, folder)
+    reading = student.reading.to_json()
+    if isinstance(student, SpanStudent):
+        placing = placing_of(student.tokenizer_json())
+        write_span_runners(folder, placing, has_rules=has_rules)
+        reading |= {} if placing is None else {"placing": placing.value}
+    else:
+        write_label_runners(folder, has_rules=has_rules)
+    return {"precision": "int8" if int8 else "fp32", "reading": reading}
 
 
 def write_model(student: Student, path: Path, *, artifact_sha256: str, int8: bool) -> None:
@@ -76,20 +83,3 @@ def _write_rules(rules: RulesFirst | None, folder: Path) -> bool:
         return False
     (folder / "rules.mjs").write_text(to_javascript(rules.rules), "utf-8")
     return True
-
-
-def _write_runners(student: Student, folder: Path, *, has_rules: bool) -> None:
-    """Write run.py and run.mjs; of a span student whose tokens JavaScript cannot place, run.py alone."""
-    if isinstance(student, SpanStudent):
-        reads_kinds = student.adapter.kinds is not None
-        tokenizer = student.tokenizer_json()
-        python = span_runners.python(reads_kinds=reads_kinds)
-        javascript = span_runners.javascript(tokenizer, has_rules=has_rules, reads_kinds=reads_kinds)
-        if reads_kinds:
-            (folder / "kinds.py").write_text(span_runners.KINDS, "utf-8")
-            (folder / "kinds.mjs").write_text(span_runners.KINDS_JAVASCRIPT, "utf-8")
-    else:
-        python, javascript = runners.PYTHON, runners.javascript(has_rules=has_rules)
-    (folder / "run.py").write_text(python, "utf-8")
-    if javascript is not None:
-        (folder / "run.mjs").write_text(javascript, "utf-8")

@@ -11,7 +11,7 @@ from gpu_runners.exports.to_peft import export_peft
 from gpu_runners.exports.to_sentence_transformers import export_sentence_transformers
 
 
-def write_export(original: Original, out: Path, *, to: str, int8: bool) -> int:
+def write_export(original: Original, out: Path, *, to: str, int8: bool, fp32: bool) -> int:
     """Write the folder `out`; returns its bytes. Raises ExportRefused, JobFailed, OSError, and ImportError where the
     format's library is missing."""
     check_empty(out)  # before minutes of work
@@ -26,4 +26,4 @@ def write_export(original: Original, out: Path, *, to: str, int8: bool) -> int:
         case Target.SENTENCE_TRANSFORMERS:
             return export_sentence_transformers(original, out, base_dir=bases)
         case Target.GGUF:
-            return export_gguf(original, out, base_dir=bases)
+            return export_gguf(original, out, base_dir=bases, fp32=fp32)

@@ -43,6 +43,9 @@ def test_a_wheel_holds_the_light_part_whole_and_nothing_of_the_rest(built: Path)
     runners = {str(path.relative_to(ROOT)) for path in sources("gpu_runners")}
     assert {name for name in names if name.startswith("gpu_runners/") and name.endswith(".py")} == runners
     assert {"kolm/__init__.py", "kolm/py.typed", "gpu_runners/tiny_base/kolm-tiny-1/model.safetensors"} <= names
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "gpu_runners").rglob("*.mjs")}
+    assert {name for name in names if name.endswith(".mjs")} == modules
+    assert "gpu_runners/exports/onnx/javascript/spans.mjs" in modules
 
 
 @pytest.mark.nightly

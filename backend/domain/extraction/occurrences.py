@@ -14,6 +14,7 @@ from backend.domain.answers.json_values import compared_texts
 from backend.domain.extraction.converters import DATES, NUMBER_CONVERTERS, TIMES, Conversion, Converter, fold
 from backend.domain.extraction.dates import date_spans, time_spans
 from backend.domain.extraction.numbers import number_spans
+from backend.domain.extraction.word_boundaries import is_boundary
 from backend.domain.unicode_forms import unicode_form
 
 Span = tuple[int, int]
@@ -61,20 +62,7 @@ class Document:
         return list(dict.fromkeys(time_spans(self.text)))
 
     def is_boundary(self, at: int) -> bool:
-        """Say whether a word may begin or end here: the characters on both sides are not of one kind."""
-        if not 0 < at < len(self.text):
-            return True
-        before, after = _kind(self.text[at - 1]), _kind(self.text[at])
-        return before != after or before in ("", "ideograph")
-
-
-def _kind(char: str) -> str:
-    if char.isdecimal():
-        return "digit"
-    if not char.isalpha() and not unicodedata.combining(char):
-        return ""
-    is_ideograph = "\u2e80" <= char <= "\u9fff" or "\uac00" <= char <= "\ud7a3" or char >= "\U00020000"
-    return "ideograph" if is_ideograph else "letter"
+        return is_boundary(self.text, at)
 
 
 def occurrences(document: Document, conversion: Conversion, value: Any) -> list[Span]:

@@ -11,7 +11,7 @@ from gpu_runners.cli.terminal import fail
 
 FORMATS = ("onnx", "peft", "sentence-transformers", "gguf", "openvino")
 _EXTRA = {"gguf": "export", "openvino": "openvino"}
-_INT8 = ("onnx", "openvino")
+_INT8, _FP32 = ("onnx", "openvino"), "gguf"
 
 
 def _export_options(export: argparse.ArgumentParser) -> None:
@@ -19,6 +19,9 @@ def _export_options(export: argparse.ArgumentParser) -> None:
     export.add_argument("--to", required=True, choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
     export.add_argument("--out", metavar="FOLDER", help="new or empty (default: NAME-FORMAT here)")
     export.add_argument("--int8", action="store_true", help="onnx, openvino: weights in one byte instead of four")
+    export.add_argument(
+        "--fp32", action="store_true", help="gguf: the base in float32 where it is stored in 16 bits: twice the bytes"
+    )
     export.add_argument("--keyring", metavar="FILE")
     export.add_argument(
         "--allow-untrusted", action="store_true", help="export an intact file although nobody vouches for its key"
@@ -32,14 +35,19 @@ def _run_export(options: argparse.Namespace) -> int:
         to=options.to,
         out=options.out,
         int8=options.int8,
+        fp32=options.fp32,
         keyring=options.keyring,
         allow_untrusted=options.allow_untrusted,
     )
 
 
-def export(file: str, *, to: str, out: str | None, int8: bool, keyring: str | None, allow_untrusted: bool) -> int:
+def export(
+    file: str, *, to: str, out: str | None, int8: bool, fp32: bool, keyring: str | None, allow_untrusted: bool
+) -> int:
     if int8 and to not in _INT8:
         return fail(f"--int8 is for {' and '.join(_INT8)}; leave it out for {to}.", code=2)
+    if fp32 and to != _FP32:
+        return fail(f"--fp32 is for {_FP32}; leave it out for {to}.", code=2)
     try:
         kolm, sha256 = read_with_digest(file, keyring, allow_untrusted)
     except Refused as error:
@@ -53,7 +61,7 @@ def export(file: str, *, to: str, out: str | None, int8: bool, keyring: str | No
     except ImportError as error:
         return fail(f"{error.name} is needed to export models: install kolm with its extra 'runner' (docs/client.md).")
     try:
-        n_bytes = write_export(Original(kolm=kolm, sha256=sha256), folder, to=to, int8=int8)
+        n_bytes = write_export(Original(kolm=kolm, sha256=sha256), folder, to=to, int8=int8, fp32=fp32)
     except ExportRefused as error:
         return fail(str(error))
     except OurError as error:

@@ -14,8 +14,8 @@ from gpu_runners.models.causal_adapter import AdapterConfig, CausalAdapter
 from gpu_runners.models.causal_base import CausalBase
 
 
-def write_base(base: CausalBase, path: Path) -> None:
-    """Matrices keep the type in which the base stores them. Raises ExportRefused."""
+def write_base(base: CausalBase, path: Path, *, fp32: bool) -> None:
+    """Write the base; matrices keep the type in which it stores them unless `fp32`. Raises ExportRefused."""
     import gguf
 
     config = read_config(base)
@@ -30,14 +30,14 @@ def write_base(base: CausalBase, path: Path) -> None:
     tied = bool(config.get("tie_word_embeddings"))
     for name, tensor in stored_tensors(base.folder):
         if not (tied and name == "lm_head.weight"):
-            shape, is_bf16 = tuple(tensor.shape), as_numpy(tensor)[1]
-            kind, size = (np.dtype(np.uint16), 2) if is_bf16 else _kind(tensor)
+            values, is_bf16 = as_numpy(tensor[:1], fp32=fp32) if tensor.ndim > 1 else as_numpy(tensor, fp32=fp32)
             raw = gguf.GGMLQuantizationType.BF16 if is_bf16 else None
-            writer.add_tensor_info(names.of(name), shape, kind, size * tensor.numel(), raw)
+            size = values.dtype.itemsize * tensor.numel()
+            writer.add_tensor_info(names.of(name), tuple(tensor.shape), values.dtype, size, raw)
     _begin(writer)
     for name, tensor in stored_tensors(base.folder):
         if not (tied and name == "lm_head.weight"):
-            writer.write_tensor_data(_values(name, tensor, architecture, config))
+            writer.write_tensor_data(_values(name, as_numpy(tensor, fp32=fp32)[0], architecture, config))
     writer.close()
 
 
@@ -95,13 +95,7 @@ def _begin(writer: Any) -> None:
     writer.write_ti_data_to_file()
 
 
-def _kind(tensor: Any) -> tuple[Any, int]:
-    values = as_numpy(tensor[:1])[0] if tensor.ndim > 1 else np.zeros(1, np.float32)
-    return values.dtype, values.dtype.itemsize
-
-
-def _values(name: str, tensor: Any, architecture: Architecture, config: dict[str, Any]) -> Any:
-    values = as_numpy(tensor)[0]
+def _values(name: str, values: Any, architecture: Architecture, config: dict[str, Any]) -> Any:
     if architecture.norms_from_one and name.endswith("norm.weight"):
         values = values + np.float32(1)
     return np.ascontiguousarray(turn_heads(name, values, architecture, config))

@@ -51,13 +51,14 @@ def stored_tensors(folder: Path) -> Iterator[tuple[str, Any]]:
                 yield name, tensors.get_tensor(name)
 
 
-def as_numpy(tensor: Any) -> tuple[NDArray[Any], bool]:
-    """(values, whether they are the bits of bfloat16): matrices as they are stored, vectors in float32, as llama.cpp
-    wants them."""
+def as_numpy(tensor: Any, *, fp32: bool) -> tuple[NDArray[Any], bool]:
+    """(values, whether they are the bits of bfloat16): matrices as they are stored unless `fp32`, vectors in float32,
+    as llama.cpp wants them."""
     import torch
 
-    if tensor.ndim > 1 and tensor.dtype == torch.bfloat16:
+    keeps = tensor.ndim > 1 and not fp32
+    if keeps and tensor.dtype == torch.bfloat16:
         return tensor.view(torch.uint16).numpy(), True
-    if tensor.ndim > 1 and tensor.dtype == torch.float16:
+    if keeps and tensor.dtype == torch.float16:
         return tensor.numpy(), False
     return np.asarray(tensor.float().numpy()), False

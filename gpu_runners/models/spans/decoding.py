@@ -1,7 +1,7 @@
 """The way from the logits of a span student to the spans and classes that it read. Needs no torch.
 
-Each layer of tags is decoded as a whole: the likeliest sequence in which a value goes on only where it began (Viterbi
-over begins, goes on, outside; the transitions weigh nothing else). A span's raw confidence is its least sure token.
+Each layer of tags is decoded as a whole: the likeliest sequence in which a value goes on only where it began
+(`viterbi`). A span's raw confidence is its least sure token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ from backend.domain.extraction.elements import elements_of
 from backend.domain.extraction.plan import ExtractionPlan, Way
 from backend.domain.extraction.reads import ClassRead, SpanRead
 from gpu_runners.models.spans.adapter import CLASSES, ELEMENTS, OPENS, TAGS
+from gpu_runners.models.spans.viterbi import IMPOSSIBLE, likeliest
 from gpu_runners.models.tensor_files import Array
 
 PPM = 1_000_000
-IMPOSSIBLE = np.float32(-1e9)
 _EDGE = 1e-6
 MOST_OF_SPARE = 0.5
 MOST_TRIED, LEAST_TRIED = 4, 0.01  # classes of a closed set that are tried with the tags that they allow
@@ -166,33 +166,6 @@ def _without(scores: Array, layer: Sequence[int], barred: frozenset[int]) -> Arr
     kept = scores.copy()
     kept[:, columns] = IMPOSSIBLE
     return kept
-
-
-def likeliest(scores: Array, glued: Sequence[bool] = ()) -> NDArray[np.int64]:
-    """(n,) the likeliest tags of (n, 1 + 2 m) log-probabilities: 0 outside, 1 + 2 i begins leaf i, 2 + 2 i goes on; a
-    glued token neither begins nor ends a value."""
-    n, width = scores.shape
-    if not n:
-        return np.zeros(0, dtype=np.int64)
-    total = scores[0].copy()
-    total[2::2] = IMPOSSIBLE
-    begins, goes_on = np.arange(1, width, 2), np.arange(2, width, 2)
-    back = np.empty((n, width), dtype=np.int64)
-    for at in range(1, n):
-        best = int(total.argmax())
-        back[at], following = best, np.full(width, total[best], dtype=total.dtype)
-        from_begin = total[begins] >= total[goes_on]
-        back[at, goes_on] = np.where(from_begin, begins, goes_on)
-        following[goes_on] = np.where(from_begin, total[begins], total[goes_on])
-        if glued and glued[at]:
-            following[begins] = IMPOSSIBLE
-            back[at, 0], following[0] = 0, total[0]
-        total = following + scores[at]
-    path = np.empty(n, dtype=np.int64)
-    path[-1] = total.argmax()
-    for at in range(n - 1, 0, -1):
-        path[at - 1] = back[at, path[at]]
-    return path
 
 
 def _spans(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tokenizers import Encoding
 
 from backend.domain.encoders.sentence_settings import readable_tokens
-from backend.domain.extraction.occurrences import Document
+from backend.domain.extraction.word_boundaries import continues_words
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_tokens import bare_tokenizer, read_config
@@ -102,14 +102,5 @@ class SpanTokenizer:
             own = (*before, *kinds[start:stop], *after)
             windows.append(Window(ids=inside, kinds=own, first=len(self.before), tokens=range(start, stop)))
             if stop == len(ids):
-                return SpanTokens(offsets=tuple(offsets), glued=_continues_words(text, offsets), windows=tuple(windows))
+                return SpanTokens(offsets=tuple(offsets), glued=continues_words(text, offsets), windows=tuple(windows))
             start += step
-
-
-def _continues_words(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[bool, ...]:
-    """Say of each token whether it stands in the middle of a word."""
-    document = Document(text)
-    return tuple(
-        number > 0 and offsets[number - 1][1] >= start and not document.is_boundary(start)
-        for number, (start, _) in enumerate(offsets)
-    )

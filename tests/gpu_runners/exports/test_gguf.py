@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from backend.domain.canonical import canonical_json
 from backend.domain.recipes.mining.building import PackOptions, build_pack
@@ -43,7 +44,7 @@ EXACT = (
 def same_text(kolm_bytes: bytes, base: CausalBase, out: Path, inputs: list[str]) -> None:
     """llama-server over base and adapter, and our engine over the artifact: token by token, greedily."""
     original = original_of(kolm_bytes)
-    export_gguf(original, out, base_dir=base.folder.parent)
+    export_gguf(original, out, base_dir=base.folder.parent, fp32=False)
     wanted = merged_model(original.kolm, base_dir=base.folder.parent).predict(inputs)
     system = json.loads((out / "prompt.json").read_text())["system"]
     flags = ("--lora", str(out / "adapter.gguf"), *EXACT)
@@ -72,7 +73,7 @@ def test_every_architecture_and_scaling_is_written(tmp_path: Path, kind: str, va
 
 def test_a_base_that_llama_cpp_cuts_alike_gets_a_modelfile(tmp_path: Path) -> None:
     base = make_base(tmp_path / "bases" / "small")
-    export_gguf(original_of(random_text_kolm(base)), tmp_path / "out", base_dir=tmp_path / "bases")
+    export_gguf(original_of(random_text_kolm(base)), tmp_path / "out", base_dir=tmp_path / "bases", fp32=False)
     text = (tmp_path / "out" / "Modelfile").read_text()
     assert text.startswith("FROM ./base.gguf\nADAPTER ./adapter.gguf\n")
     reading = json.loads((tmp_path / "out" / "export.json").read_text())["reading"]
@@ -88,7 +89,7 @@ def test_a_base_that_llama_cpp_cuts_alike_gets_a_modelfile(tmp_path: Path) -> No
 @needs_server
 def test_llama_server_cuts_a_text_where_the_base_does(tmp_path: Path) -> None:
     base = make_base(tmp_path / "bases" / "small")
-    export_gguf(original_of(random_text_kolm(base)), tmp_path / "out", base_dir=tmp_path / "bases")
+    export_gguf(original_of(random_text_kolm(base)), tmp_path / "out", base_dir=tmp_path / "bases", fp32=False)
     reading = json.loads((tmp_path / "out" / "export.json").read_text())["reading"]
     with llama_server(tmp_path / "out" / "base.gguf", log=tmp_path / "log") as server:
         for text in ("two lamps", "é ü 漢字 12", 'x  {"name": 3}\n\n y', "don't 1234"):
@@ -101,9 +102,37 @@ def test_llama_server_cuts_a_text_where_the_base_does(tmp_path: Path) -> None:
 def test_a_base_that_llama_cpp_cannot_cut_gets_no_modelfile(tiny_bases: Path, tmp_path: Path) -> None:  # noqa: F811
     base = open_causal_base(TINY, base_dir=tiny_bases)
     assert cut_of(json.loads((base.folder / "tokenizer.json").read_text())) is None
-    export_gguf(original_of(random_text_kolm(base)), tmp_path / "out", base_dir=tiny_bases)
+    export_gguf(original_of(random_text_kolm(base)), tmp_path / "out", base_dir=tiny_bases, fp32=False)
     assert not (tmp_path / "out" / "Modelfile").exists()
     assert json.loads((tmp_path / "out" / "export.json").read_text())["reading"]["is_cut_alike"] is False
+
+
+@pytest.mark.parametrize(("fp32", "kind"), [(False, "BF16"), (True, "F32")])
+def test_a_base_in_16_bits_keeps_its_numbers_in_the_type_that_is_asked_for(
+    tmp_path: Path, fp32: bool, kind: str
+) -> None:
+    import gguf
+    import torch
+
+    base = in_bf16(make_base(tmp_path / "bases" / "small", kind="qwen2"))
+    export_gguf(original_of(random_text_kolm(base)), tmp_path / "out", base_dir=tmp_path / "bases", fp32=fp32)
+    tensors = {one.name: one for one in gguf.GGUFReader(tmp_path / "out" / "base.gguf").tensors}
+    matrices = {name: one for name, one in tensors.items() if len(one.shape) > 1}
+    assert {one.tensor_type.name for one in matrices.values()} == {kind}
+    assert {one.tensor_type.name for name, one in tensors.items() if name not in matrices} == {"F32"}
+    stored = load_file(base.folder / "model.safetensors")["model.layers.1.mlp.down_proj.weight"]
+    own = torch.from_numpy(tensors["blk.1.ffn_down.weight"].data.copy())
+    assert torch.equal(own if fp32 else own.view(torch.bfloat16), stored.float() if fp32 else stored)
+    assert json.loads((tmp_path / "out" / "export.json").read_text())["precision"] == ("fp32" if fp32 else "stored")
+
+
+def in_bf16(base: CausalBase) -> CausalBase:
+    """The base with its weights rounded, in its folder."""
+    import torch
+
+    path = base.folder / "model.safetensors"
+    save_file({name: one.to(torch.bfloat16) for name, one in load_file(path).items()}, path, metadata={"format": "pt"})
+    return open_causal_base(base.name, base_dir=base.folder.parent)
 
 
 def test_recipes_go_along_as_a_look_up_file(tiny_bases: Path, tmp_path: Path) -> None:  # noqa: F811
@@ -118,7 +147,7 @@ def test_recipes_go_along_as_a_look_up_file(tiny_bases: Path, tmp_path: Path) ->
         end_ids=base.eos_ids,
     )
     kolm = random_text_kolm(base, beside={"recipes.json": canonical_json(pack.to_json())})
-    export_gguf(original_of(kolm), tmp_path / "out", base_dir=tiny_bases)
+    export_gguf(original_of(kolm), tmp_path / "out", base_dir=tiny_bases, fp32=False)
     n_pairs = json.loads((tmp_path / "out" / "export.json").read_text())["lookup_pairs"]
     assert n_pairs > 0
     assert (tmp_path / "out" / "recipes.bin").stat().st_size >= n_pairs * 20
@@ -131,7 +160,7 @@ def test_what_llama_cpp_cannot_load_is_refused_with_what_to_use(
     base = make_base(tmp_path / "bases" / kind, kind=kind)
     kolm = random_text_kolm(base, variant=variant)
     with pytest.raises(ExportRefused, match=rf"{re.escape(words)}.*--to peft"):
-        export_gguf(original_of(kolm), tmp_path / "out", base_dir=tmp_path / "bases")
+        export_gguf(original_of(kolm), tmp_path / "out", base_dir=tmp_path / "bases", fp32=False)
     assert not (tmp_path / "out").exists()
 
 

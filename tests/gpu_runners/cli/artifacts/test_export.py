@@ -71,6 +71,7 @@ def test_a_folder_that_holds_something_is_left_as_it_is(
     [
         (["--to", "gguf"], "--to onnx"),
         (["--to", "peft", "--int8"], "--int8 is for onnx and openvino"),
+        (["--to", "onnx", "--fp32"], "--fp32 is for gguf"),
     ],
 )
 def test_a_label_student_says_what_it_can_be_exported_to(

@@ -9,9 +9,10 @@ from backend.domain.extraction.plan import ExtractionPlan, LeafRule, Way
 from gpu_runners.models.bases import Base
 from gpu_runners.models.encoder_runtimes import TorchRuntime, load_runtime
 from gpu_runners.models.spans.adapter import from_bytes, head_sizes
-from gpu_runners.models.spans.decoding import likeliest, read_logits
+from gpu_runners.models.spans.decoding import read_logits
 from gpu_runners.models.spans.forward import SpanForward
 from gpu_runners.models.spans.tokens import SpanTokenizer
+from gpu_runners.models.spans.viterbi import likeliest
 from tests.gpu_runners.small_spans import TrainedSpans
 
 
