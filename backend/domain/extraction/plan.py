@@ -88,7 +88,7 @@ class LeafRule:
         conversions = tuple(map(Conversion.from_json, value["conversions"]))
         made = {"way": Way(value["way"]), "conversions": conversions, "choices": tuple(value["choices"])}
         shared = {"shared": Sharing(value["shared"]) if value.get("shared") else None}
-        return cls(**value | made | shared | {"bars": tuple(map(tuple, value["bars"]))})
+        return cls(**dict(value) | made | shared | {"bars": tuple(map(tuple, value["bars"]))})
 
 
 NOT_READ = "its values do not stand in the inputs, and are no closed set"
