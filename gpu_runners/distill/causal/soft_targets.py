@@ -6,6 +6,7 @@ mixed with the token that stands there.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from gpu_runners.models.causal_base import CausalBase
 
 BROKEN = "\ufffd"  # a part of a character, which many tokens may be
+BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a token of a byte, for characters that have none of their own
 MOST_LOST = 0.05  # of a place's probability that no token of the base stands for, above which it is not learnt
 
 Place = tuple[str, Mapping[str, float]]  # a token and the log-probs of the likeliest in its place
@@ -46,11 +48,15 @@ class TokenTexts:
 
     @classmethod
     def of(cls, base: CausalBase) -> Self:
-        """The texts as servers show tokens: each decoded by itself, special ones too."""
+        """The texts as servers show tokens: each decoded by itself, special ones too. Where a text has a token of its
+        own and one of a byte, as in a vocabulary that falls back to bytes, the tokenizer writes the first."""
         backend: Any = base.tokenizer.backend_tokenizer
         texts = backend.decode_batch([[i] for i in range(base.vocab_size)], skip_special_tokens=False)
-        counted = Counter(texts)
-        once = {text: i for i, text in enumerate(texts) if counted[text] == 1 and text and BROKEN not in text}
+        n_all = Counter(texts)
+        shown = [i for i, text in enumerate(texts) if text and BROKEN not in text]
+        own = [i for i in shown if n_all[texts[i]] == 1 or not BYTE.fullmatch(backend.id_to_token(i) or "")]
+        n_own = Counter(texts[i] for i in own)
+        once = {texts[i]: i for i in own if n_own[texts[i]] == 1}
         return cls(texts=texts, ids=once)
 
     def soft_targets(self, ids: Sequence[int], places: Sequence[Place], *, weight: float) -> SoftTargets | None:
