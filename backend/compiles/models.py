@@ -189,7 +189,8 @@ class Outbox(models.Model):
 class StepRun(TenantOwned):
     """One step of one compile: its state, what it put out, what it cost. Done steps are never run again.
     `runner_job_id` is the job that is waited for or was read last; `trials` are evaluation's, each with the ids of its
-    jobs and what came of it (`workers/training/trials`); `purchases` are labelling's, each with what was bought and
+    jobs and what came of it (`workers/training/trials`), and of a distillation in two trainings the first of them;
+    `purchases` are labelling's, each with what was bought and
     why, or why nothing more was (`workers/labeling/purchases`)."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="steps")

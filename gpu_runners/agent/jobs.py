@@ -1,16 +1,18 @@
 """One job's files in, one job's files out: the part of the child process that knows what distil and evaluate need.
 
-In the job's folder the parent has put `dataset` and maybe `checkpoint` (distil), `inputs`, `adapter` and maybe `rules`
-(evaluate), or `observations`, `prompts`, `adapter` and maybe `earlier`, `feedback`, `epoch` (recipes). Checkpoints are
-written under new names and announced as events; `adapter` is what a distil job leaves, `pack` what a recipes job does.
+In the job's folder the parent has put `dataset` and maybe `checkpoint`, `start` and `sampled` (distil), `inputs`,
+`adapter` and maybe `rules` (evaluate), or `observations`, `prompts`, `adapter` and maybe `earlier`, `feedback`, `epoch`
+(recipes). Checkpoints are written under new names and announced as events; `adapter` and maybe `samples` are what a
+distil job leaves, `pack` what a recipes job does.
 """
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from backend.domain.jobs.causal_jobs import DistillCausalJob, EvaluateCausalJob
+from backend.domain.jobs.causal_jobs import DistillCausalJob, DistillCausalResult, EvaluateCausalJob
 from backend.domain.jobs.recipe_jobs import PackRecipesJob
 from backend.domain.jobs.runner_jobs import DistillJob, EvaluateJob
 from backend.domain.jobs.span_jobs import DistillSpansJob, EvaluateSpansJob
@@ -18,6 +20,7 @@ from gpu_runners.distill.checkpoint import Hooks, Snapshot, StepDone
 from gpu_runners.distill.label.train import distill
 from gpu_runners.errors import JobFailed
 from gpu_runners.jobs.label_evaluation import evaluate
+from gpu_runners.memory import give_memory_back
 from gpu_runners.models.base_checks import check_usable
 from gpu_runners.models.bases import open_base
 
@@ -62,9 +65,35 @@ def distill_causal_files(
     base = open_causal_base(job.base_model, base_dir=base_dir)
     check_usable(base.name, base.folder, kind="causal")
     hooks, data = _hooks(folder, emit, should_stop, line), (folder / "dataset").read_bytes()
-    blob, result = distill_causal(job, data, base=base, resume=_checkpoint(folder), hooks=hooks)
+    start, resume = _optional(folder, "start"), _checkpoint(folder)
+    blob, result = distill_causal(job, data, base=base, start=start, resume=resume, hooks=hooks)
     _write_adapter(folder, blob)
-    return {"result": result.to_json(), "blobs": [str(folder / "adapter")]}
+    blobs = [str(folder / "adapter")]
+    if job.sampling:
+        result = _with_samples(job, blob, result, folder=folder, base=base, emit=emit)
+        blobs.append(str(folder / "samples"))
+    return {"result": result.to_json(), "blobs": blobs}
+
+
+def _with_samples(
+    job: DistillCausalJob, adapter: bytes, result: DistillCausalResult, *, folder: Path, base: Any, emit: Emit
+) -> DistillCausalResult:
+    """The result with the student's own answers, which are left in the folder."""
+    from gpu_runners.distill.causal.student_samples import student_samples
+    from gpu_runners.models.causal_adapter import AdapterConfig
+
+    give_memory_back()  # the training's base, before the engine's
+    samples = student_samples(
+        job,
+        (folder / "sampled").read_bytes(),
+        adapter,
+        AdapterConfig.from_json(result.adapter_config),
+        base=base,
+        seed=int(job.options.get("seed", 0)),
+        on_progress=lambda done, total: _report(emit, done, total, "answering training inputs"),
+    )
+    (folder / "samples").write_bytes(samples.data)
+    return replace(result, samples_sha256=samples.sha256, n_read=samples.n_read, n_written=samples.n_written)
 
 
 def distill_spans_files(

@@ -33,7 +33,7 @@ _TICK_S = 0.25
 _STOP_GRACE_S = 8.0  # from SIGTERM to a checkpoint handed over; Kubernetes and our supervisor give 10 s or more
 _BLOBS = {
     RunnerJobKind.DISTILL: {"dataset": "dataset_sha256"},
-    RunnerJobKind.DISTILL_CAUSAL: {"dataset": "dataset_sha256"},
+    RunnerJobKind.DISTILL_CAUSAL: {"dataset": "dataset_sha256", "start": "start_sha256", "sampled": "sampled_sha256"},
     RunnerJobKind.DISTILL_SPANS: {"dataset": "dataset_sha256"},
     RunnerJobKind.EVALUATE: {
         "inputs": "inputs_sha256",
@@ -56,7 +56,8 @@ _BLOBS = {
 }
 
 _TRAININGS = frozenset((RunnerJobKind.DISTILL, RunnerJobKind.DISTILL_CAUSAL, RunnerJobKind.DISTILL_SPANS))
-_OPTIONAL = frozenset(("rules", "gold", "random", "earlier", "feedback", "epoch"))  # "", or no such key: there is none
+# "", or no such key: there is none
+_OPTIONAL = frozenset(("rules", "gold", "random", "earlier", "feedback", "epoch", "start", "sampled"))
 
 
 class Lease:

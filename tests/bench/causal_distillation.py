@@ -1,13 +1,15 @@
 """`python -m tests.bench.causal_distillation`: what a causal student learns from, compared: one answer an input, all
-its different answers, the teacher's distributions of their tokens. Prints the table of
-docs/benchmarks/causal-samples.md.
+its different answers, the teacher's distributions of their tokens, and of the tokens of its own answers (on-policy).
+Prints the table of docs/benchmarks/causal-samples.md.
 
 The teacher is a language model with samples and log-probs: an adapter of the base, trained on the grammar's answers to
 `--n-teacher` mails of a task of `recipe_world`. It answers `--n-inputs` other mails as a compile asks it to
 (three samples at the spec's temperature, the 20 likeliest tokens at each place), through the shapes and readers of the
 wire and the product's own votes, pairs and trainer. Each arm trains the bare base on those answers, with each seed (of
 the training; the samples are drawn anew too); one answer three times as often as all, so that no
-arm of all answers reads more tokens. Held out are mails that neither saw, with the grammar's answers.
+arm of all answers reads more tokens. An on-policy arm trains half of its passes on one answer and the other half on the
+student's own answers, drawn in between, of which the teacher tells the 20 likeliest tokens at each place. Held out are
+mails that neither saw, with the grammar's answers.
 
 Shown of each arm: nats a token of those answers, and the share of greedy answers that equal them; for both the
 difference to the first arm with a 95 % interval, by a bootstrap over the held-out mails of their means over the seeds.
@@ -17,7 +19,6 @@ import argparse
 import asyncio
 import dataclasses
 import datetime
-import hashlib
 import json
 import os
 import sys
@@ -30,56 +31,25 @@ from typing import Any
 
 import numpy as np
 
-from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob
 from backend.domain.spec.parsing import Spec
 from deploy.embedded.home import ROOT
 from gpu_runners.distill.causal.dataset import encode, read_rows
 from gpu_runners.engine.sync import AT_ONCE, generate_all
-from gpu_runners.models.causal_adapter import AdapterConfig, from_bytes, write_peft_folder
 from gpu_runners.models.causal_base import CausalBase, open_causal_base
 from gpu_runners.models.chat import prompt_ids
 from gpu_runners.models.protocol import AdapterRef, GenerationRequest
 from gpu_runners.serving.openai.shapes import _chat_logprob
 from tests.bench.banking77_data import data_folder
+from tests.bench.causal_distillation_arms import ARMS, N_SAMPLES, N_TOP, Taught, net_of, train_arm
 from tests.bench.recipe_world import _OPTIONS, KEPT, World, _said, taught, world
 from tests.bench.snips_data import jsonl
 from workers.teachers.openai_compatible.answers import read_chat
 from workers.teachers.prompts.answer import item_request
 from workers.teachers.protocol import CompletionRequest
-from workers.training.sample_pairs import LEAST_PROBABILITY, split_by_samples, with_soft_targets
+from workers.training.sample_pairs import LEAST_PROBABILITY
 from workers.training.votes import agree, valid_samples
 
-N_SAMPLES, N_TOP = 3, 20
 RESAMPLES = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    samples: str = "consensus"
-    soft_weight: float = 0.0
-
-    @property
-    def passes(self) -> int:
-        """How often an arm goes over its answers where that of all answers does once: about as many tokens."""
-        return 1 if self.samples == "all" else N_SAMPLES
-
-
-ARMS = {
-    "one answer": Arm(),
-    "one answer, soft targets at 0.5": Arm(soft_weight=0.5),
-    "one answer, soft targets at 1": Arm(soft_weight=1.0),
-    "all answers": Arm(samples="all"),
-    "all answers, soft targets at 0.5": Arm(samples="all", soft_weight=0.5),
-    "all answers, soft targets at 1": Arm(samples="all", soft_weight=1.0),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taught:
-    """Pairs as a compile has them, each with its different `samples`, and the choices of each input."""
-
-    pairs: list[dict[str, Any]]
-    choices: dict[str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     base = open_causal_base(chosen.base, base_dir=ROOT / "build" / "bases")
     load = "/".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{datetime.date.today()}, load {load}, {vars(chosen)}", flush=True)
-    options = dataclasses.replace(_OPTIONS[chosen.task], rank=32, alpha=64)
+    options = dataclasses.replace(
+        _OPTIONS[chosen.task],
+        rank=32,
+        alpha=64,
+        epochs=chosen.teacher_epochs,
+        learning_rate=chosen.teacher_rate,
+        tokens_per_step=chosen.tokens_per_step,
+    )
     kept = {"options": options, "n_train": chosen.n_teacher, "kept": chosen.kept, "base": base}
     teacher = world(chosen.task, chosen.data, **kept)
     spec, rows, held = taught(chosen.task, chosen.data)
@@ -110,10 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _describe(lesson)
             for name in chosen.arms or ARMS:
                 began = time.process_time()
-                student = _train(teacher, lesson, ARMS[name], seed, chosen, Path(folder) / f"{seed} {name}")
+                student = train_arm(teacher, own, lesson, ARMS[name], seed, chosen, Path(folder) / f"{seed} {name}")
                 measured.setdefault(name, []).append(_measure(teacher, student, gold, base))
                 print(f"seed {seed}, {name}: {time.process_time() - began:.0f} CPU s", file=sys.stderr, flush=True)
-    print("\n".join(_table(measured)))
+                print("\n".join(_table(measured)), flush=True)
     return 0
 
 
@@ -127,6 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--n-held", type=int, default=200)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--rank", type=int, default=8)
+    parser.add_argument("--tokens-per-step", type=int, default=1024)
+    parser.add_argument("--teacher-epochs", type=int, default=8)
+    parser.add_argument("--teacher-rate", type=float, default=0.004, help="0: by the width of the base")
     parser.add_argument("--seeds", type=int, nargs="+", default=[7, 8, 9])
     parser.add_argument("--arms", nargs="+", choices=ARMS)
     parser.add_argument("--kept", type=Path, default=KEPT)
@@ -218,43 +198,6 @@ def _describe(lesson: Taught) -> None:
     )
 
 
-def _train(teacher: World, lesson: Taught, arm: Arm, seed: int, chosen: argparse.Namespace, folder: Path) -> AdapterRef:
-    from gpu_runners.distill.causal.train import distill_causal
-
-    rows = []
-    for pair in lesson.pairs:
-        plain = {name: pair[name] for name in ("input", "output", "weight")}
-        for one in split_by_samples(plain, pair["samples"]) if arm.samples == "all" else [plain]:
-            rows.append(with_soft_targets(one, lesson.choices[pair["input"]]) if arm.soft_weight else one)
-    dataset = jsonl(rows)
-    options = CausalOptions(
-        rank=chosen.rank,
-        alpha=2 * chosen.rank,
-        epochs=chosen.epochs * arm.passes,
-        tokens_per_step=1024,
-        patience=0,
-        seed=seed,
-        soft_weight=arm.soft_weight,
-    )
-    job = DistillCausalJob(
-        base_model=teacher.base.name,
-        system=teacher.system,
-        dataset_sha256=hashlib.sha256(dataset).hexdigest(),
-        options=options.to_json(),
-        checkpoint_every_s=1e9,
-    )
-    blob, result = distill_causal(job, dataset, base=teacher.base)
-    print(
-        f"seed {seed}, {arm}: {len(rows)} answers, {result.n_tokens} tokens, best epoch {result.active['best_epoch']}, "
-        f"soft targets {result.active['soft_targets']}",
-        flush=True,
-    )
-    config = AdapterConfig.from_json(result.adapter_config)
-    folder.mkdir()
-    write_peft_folder(folder, from_bytes(blob, config), config)
-    return AdapterRef(key=hashlib.sha256(blob).hexdigest(), folder=folder, number=1)
-
-
 def _measure(teacher: World, student: AdapterRef, gold: list[dict[str, Any]], base: CausalBase) -> Held:
     from gpu_runners.engine.torch_engine import TorchEngine
 
@@ -277,13 +220,11 @@ def _measure(teacher: World, student: AdapterRef, gold: list[dict[str, Any]], ba
 
 def _nats(teacher: World, student: AdapterRef, gold: list[dict[str, Any]], base: CausalBase) -> list[float]:
     import torch
-    from peft import PeftModel
 
     from gpu_runners.distill.causal.batch import make_batch
-    from gpu_runners.distill.causal.net import CompletionNet, weight_of
-    from gpu_runners.models.causal_base import load_weights
+    from gpu_runners.distill.causal.net import weight_of
 
-    net = CompletionNet(PeftModel.from_pretrained(load_weights(base), str(student.folder)).eval(), direct=False)
+    net = net_of(base, student)
     examples = encode(read_rows(jsonl(gold)), base=base, system=teacher.system, max_tokens=4096).examples
     with torch.no_grad():
         batches = [make_batch([[example]], packed=False) for example in examples]

@@ -1,17 +1,18 @@
-"""`python -m tests.bench.gemma_compiles --task orders --student gemma-3-270m`: examples/order-extractor.yaml or
+"""`python -m tests.bench.gemma_compiles --task orders --students gemma-3-270m spans`: examples/order-extractor.yaml or
 examples/order-summary.yaml, cut down to minutes of one core, compiled through the public API of a stack of its own over
-one student: a causal base of build/bases, or `spans`. The same gold is held out whatever the student.
+each student in turn: a causal base of build/bases, or `spans`. One tenant compiles them all, by which the same gold is
+held out; another run holds out other gold.
 
 The gate is lowered so that what it makes is published. The published artifact of a causal base then answers some of
 the held-out inputs one at a time without drafts, by its pack alone and by pack, schema and prompt: tokens a second of
-the process's own time, and the share of drafted tokens that is accepted.
+the process's own time, and the share of drafted tokens that is accepted. Differences to the first student are paired:
+a bootstrap over the held-out inputs of their field F1, or of answers that equal gold.
 """
 
 import argparse
 import datetime
 import json
 import os
-import resource
 import sys
 import tempfile
 import time
@@ -19,9 +20,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import httpx
+import numpy as np
+import psutil
 import yaml
 
 from backend.domain.artifact.kolm_verify import Kolm
@@ -30,71 +34,103 @@ from tests.acceptance.deployment import TERMINAL, Customer
 from tests.bench.banking77 import stack
 
 SPANS = "spans"
+RESAMPLES = 10_000
 WITHIN_S, EVERY_S = 4 * 3600.0, 5.0
 BASES = ROOT / "build" / "bases"
 SHOWN = ("n", "accuracy_kind", "accuracy_ppm", "accuracy_low_ppm", "accuracy_high_ppm", "validity_ppm", "baselines")
 LOWERED = {"k_min": 0.0, "accuracy_lower": 0.0, "worst_class_recall": 0.0, "beat_majority": False}
 # of the examples: what makes a compile of a causal base last minutes of one core
 CUT: dict[str, dict[str, Any]] = {
-    "orders": {"file": "order-extractor.yaml", "every": 5, "holdout": 0.38, "max_tokens": 96, "tokens_per_step": 2048},
+    "orders": {"file": "order-extractor.yaml", "every": 2, "holdout": 0.4, "max_tokens": 96, "tokens_per_step": 1024},
     "summaries": {"file": "order-summary.yaml", "every": 1, "holdout": 0.5, "max_tokens": 64, "tokens_per_step": 512},
 }
 SAMPLING = {"n_candidates": 10, "k_select": 8, "label_samples": 3}
+# how often a base goes over the pairs, and its learning rate where it is not that of its width
+OPTIONS: dict[str, dict[str, Any]] = {
+    "gemma-3-270m": {"epochs": 2},
+    "kolm-tiny-1": {"epochs": 4, "learning_rate": 0.002},
+}
 ARMS = ("cold", "pack", "chain")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
-    if chosen.student != SPANS and not (BASES / chosen.student).is_dir():
-        print(f"There is no {chosen.student} in build/bases: `make base-gemma` or `make base` writes it.")
-        return 1
+    for student in chosen.students:
+        if student != SPANS and not (BASES / student).is_dir():
+            print(f"There is no {student} in build/bases: `make base-gemma` or `make base` writes it.")
+            return 1
     print(f"{datetime.date.today()}, load {os.getloadavg()[0]:.1f}, {vars(chosen)}", flush=True)
-    began = time.monotonic()
+    marks: dict[str, dict[int, float]] = {}
     with stack() as deployment, deployment.customer("bench") as customer:
-        compile = _ended(customer, customer.compile(spec_of(chosen)))
-        print(_account(customer, compile), flush=True)
-        inputs = [row["input"] for row in _answers(customer, compile)]
-        kolm = customer.download(compile["artifact"]) if compile.get("artifact") else None
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s, wall_s = spent.ru_utime + spent.ru_stime, time.monotonic() - began
-    print(f"the whole stack, its start among it: {cpu_s:.0f} CPU s, {wall_s:.0f} s of wall", flush=True)
-    if kolm is not None and chosen.student != SPANS:
-        print("\n".join(_speeds(kolm, inputs[: chosen.timed])))
+        for student in chosen.students:
+            began, cpu_s = time.monotonic(), _cpu_s()
+            compile = _ended(customer, customer.compile(spec_of(chosen, student)))
+            cpu_s, wall_s = _cpu_s() - cpu_s, time.monotonic() - began
+            rows = _answers(customer, compile)
+            print(f"{student}: {cpu_s:.0f} CPU s of the stack, {wall_s:.0f} s of wall", flush=True)
+            print(_account(compile, rows), flush=True)
+            marks[student] = {row["row"]: _mark(compile, row) for row in rows}
+            print(_paired(marks), flush=True)
+            if compile.get("artifact"):
+                kolm = customer.download(compile["artifact"])
+                _keep(chosen, student, kolm)
+                if student != SPANS:
+                    inputs = [row["input"] for row in rows][: chosen.timed]
+                    print("\n".join(_speeds(kolm, inputs)), flush=True)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.gemma_compiles", description=__doc__)
     parser.add_argument("--task", choices=sorted(CUT), default="orders")
-    parser.add_argument("--student", default="gemma-3-270m", help=f"a folder of build/bases, or {SPANS}")
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--students", nargs="+", default=["gemma-3-270m"], help=f"folders of build/bases, or {SPANS}")
+    parser.add_argument("--epochs", type=int, default=0, help="0: as OPTIONS has it for the base")
     parser.add_argument("--rank", type=int, default=16)
-    parser.add_argument("--learning-rate", type=float, default=None)
     parser.add_argument("--timed", type=int, default=12, help="held-out inputs whose answers are timed")
+    parser.add_argument("--every", type=int, default=0, help="which share of the gold mails: one of so many")
+    parser.add_argument("--keep", type=Path, default=None, help="a folder to write the artifacts to")
     return parser
 
 
-def spec_of(chosen: argparse.Namespace) -> dict[str, Any]:
+def _keep(chosen: argparse.Namespace, student: str, kolm: bytes) -> None:
+    if chosen.keep is not None:
+        chosen.keep.mkdir(parents=True, exist_ok=True)
+        (chosen.keep / f"{chosen.task}-{student}.kolm").write_bytes(kolm)
+
+
+def _cpu_s() -> float:
+    """The CPU seconds up to now of all processes of the stack, those that have ended and were waited for among them."""
+    total = 0.0
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def spec_of(chosen: argparse.Namespace, student: str) -> dict[str, Any]:
     """The example with fewer candidates, less gold, a lowered gate and the student that is wanted."""
     cut = CUT[chosen.task]
     spec: dict[str, Any] = yaml.safe_load((ROOT / "examples" / cut["file"]).read_text(encoding="utf-8"))
     spec["sampling"] |= SAMPLING
     spec["sampling"].pop("k_distill", None)
     spec["output"]["max_tokens"] = cut["max_tokens"]
-    spec["examples"] = {"holdout": cut["holdout"], "inline": spec["examples"]["inline"][:: cut["every"]]}
+    gold = spec["examples"]["inline"][:: chosen.every or cut["every"]]
+    spec["examples"] = {"holdout": cut["holdout"], "inline": gold}
     spec["gate"] = LOWERED | {"alternatives": "report"}
     spec["evaluation"] = {"teacher_rows": 0}
-    if chosen.student == SPANS:
+    if student == SPANS:
         spec["train"] = {"kind": "spans", "escalate": False, "spans": spec["train"].get("spans", {})}
         return spec
-    causal = {
-        "base": chosen.student,
+    options = OPTIONS.get(student, {"epochs": 2})
+    causal = options | {
+        "base": student,
         "rank": chosen.rank,
         "alpha": 2 * chosen.rank,
-        "epochs": chosen.epochs,
         "tokens_per_step": cut["tokens_per_step"],
-        "learning_rate": chosen.learning_rate,
     }
+    if chosen.epochs:
+        causal["epochs"] = chosen.epochs
     spec["train"] = {"kind": "causal", "escalate": False, "causal": causal}
     return spec
 
@@ -111,11 +147,10 @@ def _ended(customer: Customer, compile_id: str) -> dict[str, Any]:
     raise TimeoutError(f"{compile_id} did not end within {WITHIN_S:.0f} s")
 
 
-def _account(customer: Customer, compile: dict[str, Any]) -> str:
+def _account(compile: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
     evaluation = compile.get("evaluation") or {}
     lines = [f"{compile['status']} {compile.get('failure') or ''}"]
     lines.append(json.dumps({name: evaluation.get(name) for name in SHOWN}))
-    rows = _answers(customer, compile)
     is_text = evaluation.get("accuracy_kind") == "judge"
     right = [row["predicted"] == row["gold"] if is_text else row["mark_ppm"] == 1_000_000 for row in rows]
     n_failed = sum(bool(row["failed_checks"]) for row in rows)
@@ -123,6 +158,24 @@ def _account(customer: Customer, compile: dict[str, Any]) -> str:
     lines.append(f"gate as lowered: {json.dumps(compile['gate'])}")
     lines.append(f"k_score_ppm {compile['k_score_ppm']}, spent_microusd {compile['spent_microusd']}")
     return "\n".join(lines)
+
+
+def _mark(compile: dict[str, Any], row: dict[str, Any]) -> float:
+    is_text = (compile.get("evaluation") or {}).get("accuracy_kind") == "judge"
+    return float(row["predicted"] == row["gold"]) if is_text else row["mark_ppm"] / 1e6
+
+
+def _paired(marks: dict[str, dict[int, float]]) -> str:
+    """The last student's marks beside the first one's, over the same rows."""
+    first, last = next(iter(marks)), list(marks)[-1]
+    if first == last:
+        return f"{first}: mean mark {mean(marks[first].values()):.4f}"
+    if set(marks[first]) != set(marks[last]):
+        return f"{first} and {last} did not answer the same rows"
+    differences = np.array([marks[last][row] - marks[first][row] for row in marks[first]])
+    drawn = np.random.default_rng(0).integers(0, len(differences), size=(RESAMPLES, len(differences)))
+    low, high = np.quantile(differences[drawn].mean(axis=1), [0.025, 0.975])
+    return f"{last} beside {first}: {differences.mean():+.4f} ({low:+.4f} to {high:+.4f}), 95 %, paired"
 
 
 def _answers(customer: Customer, compile: dict[str, Any]) -> list[dict[str, Any]]:

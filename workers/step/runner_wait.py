@@ -26,6 +26,7 @@ THEIRS = frozenset(
         "not_causal",
         "diverged",
         "nothing_to_train",
+        "tokenizers_differ",
         "not_on_this_device",
         "bad_chat",
         "unknown_base",

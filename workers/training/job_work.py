@@ -4,7 +4,7 @@ given can amount to."""
 from collections.abc import Iterable
 from typing import Any
 
-from backend.blobs import get_jsonl
+from backend.blobs import get_json, get_jsonl
 from backend.domain.jobs.recipe_jobs import PackRecipesResult
 from backend.domain.money.runner_work import (
     WorkSku,
@@ -14,12 +14,14 @@ from backend.domain.money.runner_work import (
     drafting,
     encoder_reading,
     encoder_training,
+    together,
 )
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trial_estimates import n_bytes
 from backend.domain.planning.trials import Trial, TrialKind
 from backend.domain.spec.defaults import answer_max_tokens
 from backend.domain.spec.task_prompt import system_prompt
+from backend.runner_jobs.models import RunnerJob
 from workers.step.durable import CompileRun
 from workers.step.runner_wait import JobWork
 from workers.training.trial_jobs import gold_alone, random_labels
@@ -28,8 +30,9 @@ TEXT_ROOM = 32  # tokens that an encoder reads beside a text: its prefix and its
 CHAT_ROOM = 256  # and a causal base beside a prompt: its chat template
 
 
-def training_work(run: CompileRun, trial: Trial, value: dict[str, Any]) -> JobWork:
-    """The work of a trial's training, of a result that need not be one."""
+def training_work(run: CompileRun, trial: Trial, job: RunnerJob, value: dict[str, Any]) -> JobWork:
+    """The work of a trial's training, of a result that need not be one; of a causal base that of its student's own
+    answers too, where the job asks for some."""
     train, labeled, n_tokens = run.spec.train, run.output(LabelingOut), _count(value, "n_tokens")
     if trial.kind is TrialKind.ENCODER:
         texts = [row["input"] for row in get_jsonl(run.tenant_id, labeled.dataset)]
@@ -41,12 +44,25 @@ def training_work(run: CompileRun, trial: Trial, value: dict[str, Any]) -> JobWo
         most = 2 * train.spans.passes(len(texts)) * _most(texts, room=TEXT_ROOM, windows=train.spans.max_tokens)
         done = None if n_tokens is None else encoder_training(n_tokens)
         return JobWork(done=done, most=encoder_training(most))
-    rows = get_jsonl(run.tenant_id, labeled.completions or labeled.dataset)
-    room, limit = CHAT_ROOM + n_bytes(system_prompt(run.spec)), train.causal.max_tokens
-    most = train.causal.epochs * _most((row["input"] + row["output"] for row in rows), room=room, limit=limit)
-    base = train.causal.base
-    done = None if n_tokens is None else causal_training(base, n_tokens)
-    return JobWork(done=done, most=causal_training(base, most))
+    return _causal_training_work(run, job, value)
+
+
+def _causal_training_work(run: CompileRun, job: RunnerJob, value: dict[str, Any]) -> JobWork:
+    causal, n_tokens = run.spec.train.causal, _count(value, "n_tokens")
+    asked = get_json(run.tenant_id, job.payload_sha256)
+    rows = get_jsonl(run.tenant_id, asked["dataset_sha256"])
+    room = CHAT_ROOM + n_bytes(system_prompt(run.spec))
+    texts = (row["input"] + row["output"] for row in rows)
+    most = causal_training(causal.base, causal.epochs * _most(texts, room=room, limit=causal.max_tokens))
+    done = None if n_tokens is None else causal_training(causal.base, n_tokens)
+    if not asked.get("sampled_sha256"):
+        return JobWork(done=done, most=most)
+    inputs = [row["input"] for row in get_jsonl(run.tenant_id, asked["sampled_sha256"])]
+    n_read, n_written = _count(value, "n_read") or 0, _count(value, "n_written") or 0
+    answers = causal_answers(causal.base, n_read=n_read, n_written=n_written)
+    n_most = len(inputs) * answer_max_tokens(run.spec)
+    most_answers = causal_answers(causal.base, n_read=_most(inputs, room=room), n_written=n_most)
+    return JobWork(done=None if done is None else together(done, answers), most=together(most, most_answers))
 
 
 def evaluation_work(run: CompileRun, trial: Trial, value: dict[str, Any]) -> JobWork:

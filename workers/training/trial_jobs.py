@@ -11,6 +11,7 @@ from backend.domain.jobs.causal_jobs import (
     DistillCausalResult,
     EvaluateCausalJob,
     EvaluateCausalResult,
+    StudentSampling,
 )
 from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, EvaluateJob, EvaluateResult, RunnerJobKind
 from backend.domain.jobs.runner_results import (
@@ -55,17 +56,51 @@ def distill_offer(run: CompileRun, trial: Trial) -> Offer:
         return Offer(kind=RunnerJobKind.DISTILL, payload=job.to_json(), inputs=(dataset,))
     if trial.kind is TrialKind.SPANS:
         return _distill_spans_offer(run, trial, dataset)
-    completions = labeled.completions or dataset
-    causal_options = replace(train.causal.options(), rank=trial.rank, alpha=trial.alpha).to_json()
-    if not causal_options["soft_weight"]:
-        del causal_options["soft_weight"]  # a runner of the release before knows no such key
-    causal = DistillCausalJob(
-        base_model=train.causal.base,
+    return distill_causal_offer(run, trial, labeled.completions or dataset)
+
+
+def distill_causal_offer(
+    run: CompileRun,
+    trial: Trial,
+    dataset: str,
+    *,
+    start: DistillCausalResult | None = None,
+    sampled: str = "",
+) -> Offer:
+    """The training of a causal base on `dataset`. With `sampled` (a blob of inputs) the student answers these; from
+    `start` it goes on, on answers of its own among others, which are not learnt in patches."""
+    causal = run.spec.train.causal
+    options = replace(causal.options(), rank=trial.rank, alpha=trial.alpha)
+    if start is not None:
+        options = replace(options, patch_size=1, patch_share=0.0)
+    sampling = StudentSampling(answer=answer_form(run.spec), max_new_tokens=answer_max_tokens(run.spec))
+    job = DistillCausalJob(
+        base_model=causal.base,
         system=system_prompt(run.spec),
-        dataset_sha256=completions,
-        options=causal_options,
+        dataset_sha256=dataset,
+        options=options.to_json(),
+        start_sha256="" if start is None else start.adapter_sha256,
+        start_config={} if start is None else start.adapter_config,
+        sampling=sampling.to_json() if sampled else {},
+        sampled_sha256=sampled,
     )
-    return Offer(kind=RunnerJobKind.DISTILL_CAUSAL, payload=causal.to_json(), inputs=(completions,))
+    needed = (dataset, job.start_sha256, sampled)
+    return Offer(
+        kind=RunnerJobKind.DISTILL_CAUSAL,
+        payload=_as_before(job.to_json()),
+        inputs=tuple(digest for digest in needed if digest),
+    )
+
+
+def _as_before(payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload without what it does not use: a runner of the release before knows no such keys."""
+    options = dict(payload["options"])
+    if not options["soft_weight"]:
+        del options["soft_weight"]
+    if not payload["start_sha256"]:
+        del options["divergence"]
+    added = ("start_sha256", "start_config", "sampling", "sampled_sha256")
+    return {name: value for name, value in payload.items() if value or name not in added} | {"options": options}
 
 
 def _distill_spans_offer(run: CompileRun, trial: Trial, dataset: str) -> Offer:

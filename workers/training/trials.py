@@ -11,6 +11,7 @@ from typing import Any
 
 from backend.blobs import get_json, get_jsonl, put_json
 from backend.compiles import leases
+from backend.domain.errors import PaymentRequired
 from backend.domain.jobs.runner_results import BadResult
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import DistillationOut, EvaluationOut, LabelingOut, SlicingOut
@@ -22,13 +23,14 @@ from backend.usage.ledger import Fact
 from workers.step.durable import CompileRun
 from workers.step.runner_wait import RunnerJobFailed, RunnerRefused, Slot, result_or_wait, runner_facts, runner_ms_of
 from workers.step.spending import capture, left_to_bill
+from workers.teachers.protocol import TeacherFailed
 from workers.training.abstaining import threshold_of
 from workers.training.heldout import evaluation_of, gate_of, measure, score_of
 from workers.training.job_work import evaluation_work, training_work
 from workers.training.measurement import Measurement
+from workers.training.on_policy import train
 from workers.training.trial_jobs import (
     Trained,
-    distill_offer,
     evaluate_offer,
     read_answered,
     read_trained,
@@ -45,7 +47,10 @@ def open_trial(run: CompileRun) -> int | None:
         if not step.trials:
             first = run.step(StepName.DISTILLATION)
             trial = DistillationOut.from_json(first.output).trial
-            step.trials = [TrialRecord(trial=trial, jobs={"distill": str(first.runner_job_id)}).to_json()]
+            jobs = (
+                TrialRecord.from_json(first.trials[0]).jobs if first.trials else {"distill": str(first.runner_job_id)}
+            )
+            step.trials = [TrialRecord(trial=trial, jobs=jobs).to_json()]
             step.save(update_fields=["trials"])
         nth = len(step.trials) - 1
         return nth if TrialRecord.from_json(step.trials[nth]).outcome is None else None
@@ -60,8 +65,8 @@ def advance_trial(run: CompileRun, nth: int) -> bool:
         if ended is None:
             return False
         measured, trained = ended
-    except (RunnerJobFailed, RunnerRefused, BadResult) as error:
-        if nth == 0:
+    except (RunnerJobFailed, RunnerRefused, BadResult, PaymentRequired, TeacherFailed) as error:
+        if nth == 0 or (isinstance(error, TeacherFailed) and error.retryable):
             raise
         failed = TrialOutcome(trial=trial, passed=False, k_score_ppm=0, failure=error.code)
         _end(run, nth, failed, why_not=error.message)
@@ -106,7 +111,7 @@ def measurement_at(run: CompileRun, digest: str) -> Measurement:
 
 def _answers(run: CompileRun, nth: int, trial: Trial) -> tuple[Measurement, Trained] | None:
     """The measurement of a trial, and what was trained for it; None while a runner works."""
-    distilled = result_or_wait(run, STEP, lambda: distill_offer(run, trial), slot=Slot(trial=nth, role="distill"))
+    distilled = train(run, STEP, trial, slot=Slot(trial=nth, role="distill"))
     if distilled is None:
         return None
     trained = read_trained(run, trial, distilled[1])
@@ -145,11 +150,13 @@ def _runner_facts(run: CompileRun, nth: int) -> list[tuple[str, Fact]]:
     """The usage of runners for the trial's finished jobs, by what they did."""
     record = _record(run, nth)
     ended = []
-    for role, work_of in (("distill", training_work), ("evaluate", evaluation_work)):
+    for role in ("pairs", "distill", "evaluate"):
         job = RunnerJob.objects.filter(id=record.jobs.get(role), status=RunnerJobStatus.SUCCEEDED).first()
         if job is not None:
-            value = result_of(job)
-            facts = runner_facts(run, job, work_of(run, record.trial, value), runner_ms_of(value))
+            value, trial = result_of(job), record.trial
+            is_evaluation = role == "evaluate"
+            work = evaluation_work(run, trial, value) if is_evaluation else training_work(run, trial, job, value)
+            facts = runner_facts(run, job, work, runner_ms_of(value))
             ended += [(role, fact) for fact in facts]
     return ended
 

@@ -36,6 +36,17 @@ class CausalOptions(Wire):
     validation_share: float = 0.1  # of the pairs, for early stopping; never the held-out gold
     patience: int = 2  # epochs without a lower validation loss before it stops; 0: never
     soft_weight: float = 0.0  # of the teacher's distribution in the loss of a token, where the dataset has it
+    divergence: str = "jsd"  # forward_kl | reverse_kl | jsd: of a student's own answers, where the dataset has some
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudentSampling(Wire):
+    """The way in which a trained student answers inputs for on-policy distillation: once each, at `temperature`, in the
+    form that `answer` says (as of an EvaluateCausalJob)."""
+
+    answer: dict[str, Any]
+    max_new_tokens: int
+    temperature: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +55,11 @@ class DistillCausalJob(Wire):
 
     `dataset_sha256` is a JSONL blob, one `{"input": str, "output": str, "weight": float}` a line, in the order that
     the seed permutes. A line may have `soft_targets` too: of each token of the output, as the teacher wrote it, its
-    text and the log-probs of the likeliest in its place (`[[text, {text: log-prob}], ...]`). `system` opens every chat.
+    text and the log-probs of the likeliest in its place (`[[text, {text: log-prob}], ...]`). With `"on_policy": true`
+    the output is the student's own, and only the teacher's distributions of its tokens are learnt. `system` opens every
+    chat. `start_sha256` is the adapter that the training goes on from, with its `start_config` ("": a new one).
+    `sampling`: a StudentSampling as JSON, by which the trained student answers the `{"input": str}` lines of the blob
+    `sampled_sha256`; {}: it answers none.
     """
 
     base_model: str
@@ -52,13 +67,19 @@ class DistillCausalJob(Wire):
     dataset_sha256: str
     options: dict[str, Any]  # CausalOptions.to_json()
     checkpoint_every_s: float = 20.0
+    start_sha256: str = ""
+    start_config: dict[str, Any] = field(default_factory=dict)
+    sampling: dict[str, Any] = field(default_factory=dict)
+    sampled_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistillCausalResult(Wire):
     """`adapter_sha256` is a safetensors blob as `gpu_runners.models.causal_adapter` writes it; `adapter_config` is its
     AdapterConfig, whole numbers and texts alone. `training_log` has one row an epoch, `active` what was really switched
-    on. `n_tokens` are those of the pairs that were read in all epochs (0: a runner that counts none)."""
+    on. `n_tokens` are those of the pairs that were read in all epochs (0: a runner that counts none). `samples_sha256`
+    is a JSONL blob of the student's own answers, `{"input": str, "output": str}` a line ("": none were asked for), for
+    which `n_read` tokens of prompts were read and `n_written` written."""
 
     adapter_sha256: str
     adapter_config: dict[str, Any]
@@ -71,6 +92,9 @@ class DistillCausalResult(Wire):
     runner_ms: int
     resumed_from_step: int
     n_tokens: int = 0
+    samples_sha256: str = ""
+    n_read: int = 0
+    n_written: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

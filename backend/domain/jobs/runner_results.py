@@ -111,7 +111,8 @@ def distill_causal_result(value: dict[str, Any]) -> DistillCausalResult:
         check(is_digest(getattr(result, name)), f"{name} is no sha256")
     for name in ("n_pairs", "n_parameters", "runner_ms", "resumed_from_step"):
         check(is_count(getattr(result, name)), f"{name} is no count")
-    check_work(result.n_tokens)
+    check(result.samples_sha256 == "" or is_digest(result.samples_sha256), "samples_sha256 is no sha256")
+    check_work(result.n_tokens, result.n_read, result.n_written)
     check_training(result)
     return result
 

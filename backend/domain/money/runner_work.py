@@ -71,6 +71,15 @@ def causal_answers(base: str, *, n_read: int, n_written: int) -> Work:
     }
 
 
+def together(*works: Work) -> Work:
+    """The work of a job that does several things.
+
+    >>> together({WorkSku.CAUSAL_JOB: 1}, {WorkSku.CAUSAL_JOB: 1, WorkSku.CAUSAL_READ: 5})[WorkSku.CAUSAL_JOB]
+    2
+    """
+    return {sku: sum(work.get(sku, 0) for work in works) for sku in WorkSku if any(sku in work for work in works)}
+
+
 def drafting(base: str, n_tokens: int) -> Work:
     """The work of measuring what drafts: tokens of answers, one request at a time."""
     return {WorkSku.CAUSAL_JOB: _at_size(base, 1), WorkSku.CAUSAL_DRAFT: _at_size(base, n_tokens)}

@@ -164,6 +164,8 @@ def estimate(
     if buys_in_rounds(spec):
         least = runs.first_training(min(plan.n_start, plan.n_pairs) + n_gold_train)
         steps[StepName.DISTILLATION] = replace(steps[StepName.DISTILLATION], low=least.low)
+    trained = steps[StepName.DISTILLATION]
+    steps[StepName.DISTILLATION] = trained + plan.scoring()
     answering = replace(runs.rest(n_trained), high=runs.rest(n_most).high)
     teacher_rows = plan.teacher_rows(n_heldout)
     steps[StepName.EVALUATION] = answering + plan.judging(n_heldout) + plan.answering(teacher_rows)
@@ -175,7 +177,7 @@ def estimate(
         assumptions=(*plan.assumptions(n_gold_train, teacher_rows), *([_AS_BEFORE] if written and plan.pools else [])),
         warnings=() if today is None else tuple(_warnings(prices, today)),
         platform_high=ours.high
-        + steps[StepName.DISTILLATION].high
+        + trained.high
         + answering.high
         + (rewards.high + later_rewards.high if _rewards_are_ours(spec) else 0),
         batch_window_h=plan.batch_window_h,

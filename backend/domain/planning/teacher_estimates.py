@@ -10,7 +10,7 @@ from backend.domain.money.pricing import TeacherPrice
 from backend.domain.money.teacher_prices import is_free
 from backend.domain.planning.label_plans import first_captures, k_of_captures, writes_more
 from backend.domain.planning.reward_estimates import RewardPlan
-from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, recipes_cost
+from backend.domain.planning.trial_estimates import BYTES_PER_TOKEN, Range, own_answers, recipes_cost
 from backend.domain.planning.trials import most_trials
 from backend.domain.spec.defaults import (
     SliceSize,
@@ -263,6 +263,22 @@ class TeacherPlan:
             high=self._cost(2 * n * self.prompt_label, n * (label_max_tokens(self.spec) + self.room)),
         )
 
+    @property
+    def n_own(self) -> int:
+        """Answers of the student that the teacher is asked about, in each trial."""
+        return own_answers(self.spec, self.n_pairs)
+
+    def scoring(self) -> Range:
+        """The log-probs of the student's own answers: read by the teacher as a part of its prompt, one token written
+        by its server."""
+        n, length = self.n_own, self.prompt_label + self.label_output
+        longest = 2 * self.prompt_label + label_max_tokens(self.spec)
+        return Range(
+            low=self._cost(n * length // 2, n // 2),
+            expected=self._cost(n * length, n),
+            high=most_trials(self.spec) * self._cost(n * longest, n),
+        )
+
     def worst_batch(self) -> int:
         """Bound a call's tokens as the workers reserve it: every byte of the prompt a token, at the dearest price that
         input may have, every choice as long as allowed."""
@@ -277,6 +293,8 @@ class TeacherPlan:
             calls.append((self.longest_candidate, n * (self.spec.sampling.candidate_max_tokens + self.room)))
         if isinstance(self.spec.output, TextOutput) and self.spec.output.accuracy == "judge":
             calls.append((self.longest_prompt + 2 * label_max_tokens(self.spec), VERDICT_TOKENS + self.room))
+        if self.n_own:
+            calls.append((self.longest_prompt + label_max_tokens(self.spec), 1))
         teacher = max(
             width * self.dearest.most_microusd(input_tokens=BYTES_PER_TOKEN * prompt, output_tokens=output)
             for prompt, output in calls
@@ -336,6 +354,8 @@ class TeacherPlan:
         if self.room:
             yield f"up to {self.room} tokens of thought an answer, {self.thoughts} expected (assumed, not measured)"
         yield "runners are billed by the tokens that they train on, read and write, whatever machine they run on"
+        if self.n_own:
+            yield f"the teacher tells the log-probs of {self.n_own} answers of the student (train.causal.on_policy)"
         if recipes_cost(self.spec).high:
             budget_s = self.spec.recipes.budget_s
             yield f"a recipe pack where the gate is passed: up to {budget_s:g} s of measuring what drafts"

@@ -21,10 +21,11 @@ from backend.domain.money.runner_work import (
     drafting,
     encoder_reading,
     encoder_training,
+    together,
 )
 from backend.domain.planning.token_counts import BYTES_PER_TOKEN as BYTES_PER_TOKEN
 from backend.domain.planning.token_counts import Counting, count_tokens
-from backend.domain.planning.trials import TrialKind, first_trial, most_trials
+from backend.domain.planning.trials import TrialKind, first_trial, may_be_causal, most_trials
 from backend.domain.spec.defaults import answer_max_tokens, first_votes, label_names, train_kind
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import JsonOutput, LabelOutput
@@ -131,11 +132,19 @@ class Trials:
         base, options = train.causal.base, train.causal.options()
         prompt = count_tokens(system_prompt(self.spec), Counting.MODEL) + CHAT_TOKENS + self.input_tokens
         n_answers = n_pairs + (samples_per_input(self.spec) - 1) * max(0, n_pairs - self.n_gold)
-        trained = min(prompt + self.answer, train.causal.max_tokens) * (
-            n_answers - round(n_answers * options.validation_share)
-        )
+        length = min(prompt + self.answer, train.causal.max_tokens)
+        trained = length * (n_answers - round(n_answers * options.validation_share))
+        training = causal_training(base, round(trained * train.causal.epochs))
+        if train.causal.on_policy:
+            n_own = own_answers(self.spec, n_pairs - self.n_gold)
+            again = length * (n_pairs - round(n_pairs * options.validation_share)) * train.causal.epochs
+            training = together(
+                training,
+                causal_answers(base, n_read=round(n_own * prompt), n_written=n_own * self.answer),
+                causal_training(base, round(again)),
+            )
         return TrialWork(
-            train=causal_training(base, round(trained * train.causal.epochs)),
+            train=training,
             evaluate=causal_answers(  # by the adapter, and by the bare base beside it
                 base, n_read=round(2 * self.n_heldout * prompt), n_written=2 * self.n_heldout * self.answer
             ),
@@ -144,6 +153,11 @@ class Trials:
     def _whole(self, kind: TrialKind, n_pairs: int) -> Range:
         work = self.work(kind, n_pairs)
         return work_range(work.train, self.book) + work_range(work.evaluate, self.book)
+
+
+def own_answers(spec: Spec, n_labelled: int) -> int:
+    """Count the answers of its own that a student gives to so many labelled inputs, for on-policy distillation."""
+    return math.ceil(spec.train.causal.on_policy * max(0, n_labelled)) if may_be_causal(spec) else 0
 
 
 def samples_per_input(spec: Spec) -> float:

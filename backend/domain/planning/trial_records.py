@@ -10,8 +10,9 @@ from backend.domain.planning.trials import Trial, TrialOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRecord:
-    """`jobs` are runner jobs by role (distill, evaluate, recipes). `evals` are of a trial that was measured; `why_not`
-    says why one was not. `has_recipes`: its pack is made, or will not be."""
+    """`jobs` are runner jobs by role: distill, evaluate, recipes, and pairs, the first training where distill is a
+    second one, on the student's own answers. `evals` are of a trial that was measured; `why_not` says why one was not.
+    `has_recipes`: its pack is made, or will not be."""
 
     trial: Trial
     jobs: Mapping[str, str]
@@ -20,7 +21,7 @@ class TrialRecord:
     why_not: str = ""
     has_recipes: bool = False
 
-    ROLES = ("distill", "evaluate", "recipes")
+    ROLES = ("pairs", "distill", "evaluate", "recipes")
 
     @property
     def first_failed(self) -> str | None:

@@ -204,12 +204,30 @@ def _training(spec: Spec) -> Iterator[Problem]:
         if getattr(causal, name) == value and isinstance(spec.output, LabelOutput):
             message = "a label task trains on the label that its votes give; leave it out"
             yield Problem(pointer=f"/train/causal/{name}", message=message, code="not_used")
+    yield from _on_policy(spec)
     if (causal.patch_size > 1) != (causal.patch_share > 0):
         message = "patches need both a patch_size above 1 and a patch_share above 0; give both or neither"
         yield Problem(pointer="/train/causal/patch_size", message=message, code="not_used")
     if causal.variant == "qlora" and causal.precision == "fp32":
         message = "qlora computes in bf16; take precision auto or bf16"
         yield Problem(pointer="/train/causal/precision", message=message, code="not_used")
+
+
+def _on_policy(spec: Spec) -> Iterator[Problem]:
+    if not spec.train.causal.on_policy:
+        if spec.train.causal.divergence != "jsd":
+            message = "a divergence is taken of the student's own answers; set on_policy above 0, or leave it out"
+            yield Problem(pointer="/train/causal/divergence", message=message, code="not_used")
+        return
+    if isinstance(spec.output, LabelOutput):
+        message = "a label task trains on the label that its votes give; leave it out"
+        yield Problem(pointer="/train/causal/on_policy", message=message, code="not_used")
+    elif spec.teacher.provider != "openai_compatible" or spec.teacher.engine != "vllm":
+        message = (
+            "this teacher does not tell the log-probs of the student's answers; serve one with the base's tokenizer by "
+            'vLLM and set teacher.engine to "vllm", or leave it out'
+        )
+        yield Problem(pointer="/train/causal/on_policy", message=message, code="not_used")
 
 
 def _evaluation(spec: Spec) -> Iterator[Problem]:

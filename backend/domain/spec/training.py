@@ -115,6 +115,22 @@ class CausalTrain(Part):
     soft_weight: float = Field(
         default=0.5, gt=0, le=1, description="The weight of these distributions in the loss.", examples=[0.5]
     )
+    on_policy: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Above 0: the trained student answers this share of the labelled inputs itself, the teacher tells "
+        "the 20 likeliest tokens at each place of these answers, and a second training of as many passes goes on with "
+        "them in the place of the teacher's answers (on-policy distillation), of a json or text task: where the "
+        "teacher is served by vLLM (teacher.engine) and has the base's tokenizer.",
+        examples=[0.0],
+    )
+    divergence: Literal["forward_kl", "reverse_kl", "jsd"] = Field(
+        default="jsd",
+        description="How the student's distributions of tokens of its own answers are compared with the teacher's: "
+        "KL of the teacher to the student, of the student to the teacher, or Jensen-Shannon.",
+        examples=["jsd"],
+    )
     validation_share: float = Field(
         default=_CAUSAL.validation_share,
         ge=0,
@@ -132,7 +148,7 @@ class CausalTrain(Part):
 
     def options(self) -> CausalOptions:
         """The hyper-parameters as a runner takes them: all fields but `base`, and what the data set shows."""
-        fields = self.model_dump(exclude={"base", "samples", "soft_targets"})
+        fields = self.model_dump(exclude={"base", "samples", "soft_targets", "on_policy"})
         fields["learning_rate"] = self.learning_rate or 0.0
         fields["soft_weight"] = self.soft_weight if self.n_soft_targets else 0.0
         return CausalOptions(**fields)

@@ -26,8 +26,9 @@ class Batch:
     (rows, width): packed batches only, 0 at each example's first unit (the prefix's length after a shared one).
     `attention_mask`: (rows, width) of padded batches, (rows, 1, width, width) bool of a shared prefix. `where` (n,) are
     the flat positions that predict, `targets` (n, patch_size) what, `weights` (n,) float32. `probs`: None, or (n, k)
-    float32 of soft targets: how likely each of a position's k `targets` is. `boundaries` (segments + 1,) int32: where
-    a single packed row's examples begin and it ends, else None."""
+    float32 of soft targets: how likely each of a position's k `targets` is. `on_policy`: None, or (n,) bool, which
+    positions are of a student's own answers. `boundaries` (segments + 1,) int32: where a single packed row's examples
+    begin and it ends, else None."""
 
     ids: Tensor
     position_ids: Tensor | None
@@ -38,6 +39,7 @@ class Batch:
     boundaries: Tensor | None
     longest: int
     probs: Tensor | None = None
+    on_policy: Tensor | None = None
 
     @property
     def n_positions(self) -> int:
@@ -112,17 +114,29 @@ def make_batch(
         starts += [at] if at < width else []
     hard = torch.tensor(targets)
     mixed, probs = _with_soft(hard, rows) if patch_size == 1 else (hard, None)
+    on_policy, weight = _with_own(rows, probs, torch.tensor(weights, dtype=torch.float32))
     return Batch(
         ids=ids[:, :, 0].contiguous() if patch_size == 1 else ids,
         position_ids=positions if packed else None,
         attention_mask=_shared_mask(segments) if n_shared else None if packed else _padding_mask(segments),
         where=torch.tensor(where),
         targets=mixed,
-        weights=torch.tensor(weights, dtype=torch.float32),
+        weights=weight,
         boundaries=torch.tensor([*starts, width], dtype=torch.int32) if boundaries and len(rows) == 1 else None,
         longest=max(n for lengths in own for n in lengths),
         probs=probs,
+        on_policy=on_policy,
     )
+
+
+def _with_own(rows: Sequence[Sequence[Example]], probs: Tensor | None, weights: Tensor) -> tuple[Tensor | None, Tensor]:
+    """The positions of the student's own answers, None where there are none; and the weights, 0 of a position of these
+    whose distribution is not known."""
+    examples = [example for row in rows for example in row]
+    if probs is None or not any(example.on_policy for example in examples):
+        return None, weights
+    own = torch.tensor([example.on_policy for example in examples for _ in range(example.n_completion)])
+    return own, weights * (probs.sum(dim=1) > 0)
 
 
 def _with_soft(hard: Tensor, rows: Sequence[Sequence[Example]]) -> tuple[Tensor, Tensor | None]:

@@ -120,7 +120,7 @@ class Fit:
     def _gradients(self, chosen: Sequence[int], patch_size: int) -> Stepped:
         """Gradients of the step's mean loss over its completion tokens, summed over its batches and processes."""
         self.optimizer.zero_grad(set_to_none=True)
-        weight = sum(self.examples[i].weight * self.examples[i].n_completion for i in chosen)
+        weight = sum(self.examples[i].weight * self.examples[i].n_learnt for i in chosen)
         batches = self._batches(self.examples, chosen, patch_size=patch_size)
         total = torch.zeros((), device=self.device)
         for n, batch in enumerate(batches, start=1):

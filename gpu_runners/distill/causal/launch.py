@@ -1,10 +1,10 @@
 """One distillation over several processes: what `accelerate launch` starts on each.
 
     accelerate launch --config_file deploy/accelerate/ddp.yaml -m gpu_runners.distill.causal.launch \
-        --job job.json --dataset pairs.jsonl --out folder [--base-dir DIR] [--resume checkpoint]
+        --job job.json --dataset pairs.jsonl --out folder [--base-dir DIR] [--start adapter] [--resume checkpoint]
 
-`job.json` is a DistillCausalJob. The first process writes `adapter`, `result.json` and, while it runs, `checkpoint`
-into the folder.
+`job.json` is a DistillCausalJob; what it says of sampling is left to a runner. The first process writes `adapter`,
+`result.json` and, while it runs, `checkpoint` into the folder.
 """
 
 import argparse
@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             job,
             args.dataset.read_bytes(),
             base=open_causal_base(job.base_model, base_dir=args.base_dir),
+            start=None if args.start is None else args.start.read_bytes(),
             resume=args.resume,
             hooks=Hooks(on_checkpoint=on_checkpoint),
             processes=processes,
@@ -59,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dataset", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--base-dir", type=Path)
+    parser.add_argument("--start", type=Path)
     parser.add_argument("--resume", type=Path)
     return parser
 

@@ -3,11 +3,12 @@ PEFT, bitsandbytes and Liger; the last two are imported only where they were cho
 
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,6 +20,7 @@ from gpu_runners.models.base_store.files import read_json
 from gpu_runners.models.causal_adapter import CausalAdapter
 from gpu_runners.models.causal_base import CausalBase, load_weights
 from gpu_runners.models.device import ROW_TOKENS, Choice, Fallback, ModelSize
+from gpu_runners.models.label_adapter import unfit
 from gpu_runners.models.merging import to_numpy
 from gpu_runners.models.tensor_files import Array
 
@@ -186,7 +188,23 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-_MARKS = {".lora_A.": "A", ".lora_B.": "B", ".lora_magnitude_vector.": "magnitude"}
+_MAGNITUDE = ".lora_magnitude_vector."
+_MARKS = {".lora_A.": "A", ".lora_B.": "B", _MAGNITUDE: "magnitude"}
+
+
+def weights_from(adapter: CausalAdapter, names: Iterable[str]) -> dict[str, Tensor]:
+    """The tensors of an adapter under the `names` of a PEFT model, as `adapter_from` reads them. Raises
+    JobFailed(invalid_adapter) where it lacks one."""
+    weights: dict[str, Tensor] = {}
+    for name in names:
+        mark = next(mark for mark in _MARKS if mark in name)
+        path = name.partition(mark)[0].removeprefix(NET + "base_model.model.")
+        matrices = dict(zip("AB", adapter.lora.get(path, ()), strict=False))
+        part = adapter.magnitude.get(path) if mark == _MAGNITUDE else matrices.get(_MARKS[mark])
+        if part is None:
+            raise unfit(f"it has no {path}")
+        weights[name] = torch.from_numpy(np.array(part))
+    return weights
 
 
 def adapter_from(weights: Mapping[str, Tensor]) -> CausalAdapter:

@@ -11,17 +11,21 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from gpu_runners.distill.causal.batch import IGNORED, Batch
+from gpu_runners.distill.causal.divergences import Divergence, divergence_of
 
 _LOGITS_AT_ONCE = 1 << 27  # elements: 512 MB of float32; above, chunks that are computed anew in the backward pass
 
 
 class CompletionNet(nn.Module):
     """`causal` is a `*ForCausalLM`, maybe inside PEFT's wrapper. `direct`: its logits are its output layer's product
-    and nothing more, as `selfcheck` has seen; else its whole forward is run and all its logits are made."""
+    and nothing more, as `selfcheck` has seen; else its whole forward is run and all its logits are made. `divergence`
+    is that of a student's own answers."""
 
-    def __init__(self, causal: Any, *, direct: bool = True, varlen: bool = False) -> None:
+    def __init__(
+        self, causal: Any, *, direct: bool = True, varlen: bool = False, divergence: Divergence = Divergence.JSD
+    ) -> None:
         super().__init__()
-        self.causal, self.direct, self.varlen = causal, direct, varlen
+        self.causal, self.direct, self.varlen, self.divergence = causal, direct, varlen, divergence
 
     def forward(self, batch: Batch) -> Tensor:
         """Summed, weighted cross-entropy of the batch's targets, hard or soft: a float32 scalar in nats. Divide by the
@@ -32,7 +36,8 @@ class CompletionNet(nn.Module):
         for at in range(0, len(states), n_at_once):
             part = slice(at, at + n_at_once)
             probs = None if batch.probs is None else batch.probs[part]
-            args = (states[part], batch.targets[part], batch.weights[part], probs)
+            own = None if batch.on_policy is None else batch.on_policy[part]
+            args = (states[part], batch.targets[part], batch.weights[part], probs, own)
             total = total + (
                 checkpoint(self._losses, *args, use_reentrant=False) if len(states) > n_at_once else self._losses(*args)
             )
@@ -50,13 +55,20 @@ class CompletionNet(nn.Module):
         logits: Tensor = self.core().get_output_embeddings()(states)
         return logits.float()
 
-    def _losses(self, states: Tensor, targets: Tensor, weights: Tensor, probs: Tensor | None) -> Tensor:
+    def _losses(
+        self, states: Tensor, targets: Tensor, weights: Tensor, probs: Tensor | None, own: Tensor | None
+    ) -> Tensor:
         """`probs`: cross-entropy against these distributions, whose gradient is that of the forward KL divergence; of
-        the logits only those of `targets` are gathered."""
+        the logits only those of `targets` are gathered. `own`: where the divergence of a student's own answers stands
+        in its place."""
         logits = self.logits_of(states) if self.direct else states.float()
         if probs is not None:
-            expected = (logits.gather(1, targets.clamp_min(0)) * probs).sum(dim=1)
-            return ((logits.logsumexp(dim=-1) - expected) * weights).sum()
+            likeliest, total = logits.gather(1, targets.clamp_min(0)), logits.logsumexp(dim=-1)
+            losses = total - (likeliest * probs).sum(dim=1)
+            if own is not None:
+                apart = divergence_of(probs, likeliest - total[:, None], kind=self.divergence)
+                losses = torch.where(own, apart, losses)
+            return (losses * weights).sum()
         if targets.shape[1] == 1:
             return (nn.functional.cross_entropy(logits, targets[:, 0], reduction="none") * weights).sum()
         log_probs = logits.log_softmax(dim=-1).gather(1, targets.clamp_min(0))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from backend.domain.jobs.causal_jobs import CausalOptions
+from gpu_runners.distill.causal.divergences import Divergence
 from gpu_runners.errors import JobFailed
 
 _CHOICES = {
@@ -14,6 +15,7 @@ _CHOICES = {
     "optimizer": ("auto", "adamw", "paged_adamw_8bit"),
     "kernels": ("auto", "liger", "plain"),
     "attention": ("auto", "sdpa", "flash_attention_2", "flex_attention"),
+    "divergence": tuple(Divergence),
 }
 _RANGES: dict[str, tuple[float, float]] = {
     "rank": (1, 256),

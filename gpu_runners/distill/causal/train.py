@@ -15,8 +15,9 @@ A step, from the outside in:
    which attention keeps neighbours apart; `selfcheck` has seen that this library does so on this device.
 4. `net.CompletionNet` runs the base, takes the hidden states (rows * width, d) at `where` alone to (n, vocabulary)
    logits, and sums weight * cross-entropy, against the answer's tokens or, with `soft_weight`, against these and the
-   teacher's distributions of them (`soft_targets`). It sums and does not average: a batch's mean would give a token of
-   a short batch more say than one of a long batch.
+   teacher's distributions of them (`soft_targets`); of a student's own answers the divergence from the teacher's
+   distributions (`divergences`). It sums and does not average: a batch's mean would give a token of a short batch more
+   say than one of a long batch.
 5. `fit.Fit` divides each sum by the whole step's weight, so that the gradients of batches and processes add up to that
    of one mean over all answer tokens of the step, whatever the batching. Processes average theirs, hence the factor
    `world`.
@@ -50,6 +51,7 @@ from backend.domain.jobs.causal_jobs import CausalOptions, DistillCausalJob, Dis
 from gpu_runners.distill import checkpoint
 from gpu_runners.distill.causal.active import read_back
 from gpu_runners.distill.causal.dataset import Encoded, encode, read_rows, split
+from gpu_runners.distill.causal.divergences import Divergence
 from gpu_runners.distill.causal.fit import Fit, Stepped
 from gpu_runners.distill.causal.loading import (
     adapter_from,
@@ -58,6 +60,7 @@ from gpu_runners.distill.causal.loading import (
     prefix_of,
     size_of,
     target_names,
+    weights_from,
     with_lora,
 )
 from gpu_runners.distill.causal.net import CompletionNet
@@ -69,8 +72,9 @@ from gpu_runners.distill.repeatable import deterministic
 from gpu_runners.errors import JobFailed, JobStopped
 from gpu_runners.models import causal_adapter as adapters
 from gpu_runners.models.causal_adapter import AdapterConfig
-from gpu_runners.models.causal_base import CausalBase
+from gpu_runners.models.causal_base import CausalBase, check_fit
 from gpu_runners.models.device import Capabilities, choose, detect
+from gpu_runners.models.label_adapter import unfit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +99,15 @@ def distill_causal(
     dataset: bytes,
     *,
     base: CausalBase,
+    start: bytes | None = None,
     resume: Path | None = None,
     hooks: Hooks | None = None,
     processes: Processes | None = None,
 ) -> tuple[bytes, DistillCausalResult]:
-    """The adapter blob and its result; `processes` where a launcher started several (`launch`), all of which get the
-    same of both. Raises JobFailed (invalid_options, invalid_dataset, nothing_to_train,
-    not_on_this_device, diverged, out_of_memory) and JobStopped."""
+    """The adapter blob and its result; `start` is the adapter that the job goes on from, `processes` where a launcher
+    started several (`launch`), all of which get the same of both. Raises JobFailed (invalid_options, invalid_dataset,
+    invalid_adapter, base_mismatch, nothing_to_train, tokenizers_differ, not_on_this_device, diverged, out_of_memory)
+    and JobStopped."""
     started = time.monotonic()
     options = read_causal_options(job.options)
     rows = read_rows(dataset)
@@ -109,9 +115,11 @@ def distill_causal(
     if can.device == "cuda":  # before CUDA starts: it is read once
         os.environ.setdefault("FLASH_ATTENTION_DETERMINISTIC", "1")
     encoded = encode(rows, base=base, system=job.system, max_tokens=options.max_tokens, soft_weight=options.soft_weight)
+    _check_patches(options, encoded)
     with deterministic(options.seed):
         run = _Run(
             job=job,
+            start=None if start is None else _start_of(job, start, options, base),
             options=options,
             encoded=encoded,
             base=base,
@@ -137,6 +145,21 @@ def distill_causal(
     )
 
 
+def _check_patches(options: CausalOptions, encoded: Encoded) -> None:
+    if options.patch_size > 1 and encoded.n_on_policy:
+        raise JobFailed(
+            "A student's own answers are not learnt in patches; send them in a job without.", code="invalid_options"
+        )
+
+
+def _start_of(job: DistillCausalJob, start: bytes, options: CausalOptions, base: CausalBase) -> adapters.CausalAdapter:
+    config = AdapterConfig.from_json(job.start_config)
+    check_fit(config, base)
+    if (config.rank, config.alpha, config.variant) != (options.rank, options.alpha, options.variant):
+        raise unfit("the job goes on with another rank, alpha or variant")
+    return adapters.from_bytes(start, config)
+
+
 class _Run:
     """The fit, its held-out loss, and the best epoch so far."""
 
@@ -144,6 +167,7 @@ class _Run:
         self,
         *,
         job: DistillCausalJob,
+        start: adapters.CausalAdapter | None,
         options: CausalOptions,
         encoded: Encoded,
         base: CausalBase,
@@ -162,7 +186,11 @@ class _Run:
         self.choice = as_loaded(self.choice, model, device=self.device)
         self.targets = target_names(model)
         torch.manual_seed(options.seed)
-        net = CompletionNet(with_lora(model, options), varlen=self.choice.attention == "flash_attention_2")
+        net = CompletionNet(
+            with_lora(model, options),
+            varlen=self.choice.attention == "flash_attention_2",
+            divergence=Divergence(options.divergence),
+        )
         self.choice, self.checked = check(net, self.choice, vocab_size=base.vocab_size, device=self.device)
         torch.manual_seed(options.seed)
         self.fit = Fit(
@@ -176,6 +204,8 @@ class _Run:
             n_shared=n_shared,
             processes=self.processes,
         )
+        if start is not None:
+            self.fit.set_weights(weights_from(start, self.fit.trained))
         self.log: list[dict[str, Any]] = []
         self.epoch_loss, self.n_tokens, self.n_positions = 0.0, 0, 0
         self.best_loss: float | None = None
@@ -292,6 +322,7 @@ class _Run:
             "n_validation": len(self.held),
             "n_too_long": self.encoded.n_too_long,
             "soft_targets": self._soft_targets(),
+            "on_policy": self._on_policy(),
             "max_tokens": self.encoded.limit,
             "best_epoch": self.best_epoch,
             "stopped_early": self.fit.step < self.fit.n_steps,
@@ -304,6 +335,12 @@ class _Run:
             return None
         weight, encoded = f"{self.options.soft_weight:.3g}", self.encoded
         return {"weight": weight, "n_matched": encoded.n_soft, "n_unmatched": encoded.n_unmatched}
+
+    def _on_policy(self) -> dict[str, Any] | None:
+        """The divergence, the number of the student's own answers that train, and of those in whose place the teacher
+        has other tokens; None where there are none."""
+        n, n_unmatched = self.encoded.n_on_policy, self.encoded.n_own_unmatched
+        return {"divergence": self.options.divergence, "n_answers": n, "n_unmatched": n_unmatched} if n else None
 
     def _fingerprint(self) -> str:
         job = self.job.to_json() | {

@@ -158,8 +158,10 @@ def test_a_job_that_the_release_before_queued_is_read(kind: RunnerJobKind) -> No
     old = OLD_JOBS[kind]
     read = WIRES[kind][0].from_json(old).to_json()
     assert {name: read[name] for name in old} == old
-    assert {name for name in read if name not in old} <= {"rules_sha256", "gold_sha256", "random_sha256", "grant"}
-    assert all(value == "" for name, value in read.items() if name not in old)
+    added = {name for name in read if name not in old}
+    blobs = {"rules_sha256", "gold_sha256", "random_sha256", "start_sha256", "sampled_sha256"}
+    assert added <= blobs | {"grant", "start_config", "sampling"}
+    assert all(read[name] in ("", {}) for name in added)
 
 
 @pytest.mark.parametrize("kind", sorted(OLD_RESULTS))

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,18 @@ def dense(soft: SoftTargets, vocab_size: int) -> np.ndarray[Any, Any]:
     for at, (ids, probs) in enumerate(zip(soft.ids, soft.probs, strict=True)):
         np.add.at(out[at], ids, probs)
     return out
+
+
+def test_a_character_has_its_own_token_where_a_byte_shows_as_it_too(small_base: CausalBase) -> None:
+    from tokenizers import Tokenizer, decoders, models
+
+    pieces = ["<s>", "<0x41>", "<0x42>", "<0xC3>", "A", "\u2581", "\u2581A"]
+    tokenizer = Tokenizer(models.BPE(vocab={piece: i for i, piece in enumerate(pieces)}, merges=[], byte_fallback=True))
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    base = dataclasses.replace(
+        small_base, tokenizer=SimpleNamespace(backend_tokenizer=tokenizer), vocab_size=len(pieces) + 2
+    )
+    assert TokenTexts.of(base).ids == {"<s>": 0, "B": 2, "A": 4, " ": 5, " A": 6}
 
 
 def test_a_place_is_its_likeliest_renormalised_and_mixed_with_the_token(small_base: CausalBase) -> None:
