@@ -1,4 +1,4 @@
-"""What is read of an input: spans and classes before the answer is put together, fields after."""
+"""The spans and classes that are read of an input, and the fields that an answer has from them."""
 
 from dataclasses import dataclass
 from typing import Any
