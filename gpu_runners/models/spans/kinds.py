@@ -1,6 +1,6 @@
 """The kinds of tokens: what a tokenizer leaves out of a text or splits up. Needs no torch.
 
-An drop_case tokenizer drops the case of words, every one of them line breaks, and pieces of a number say little of its
+An uncased tokenizer drops the case of words, every one of them line breaks, and pieces of a number say little of its
 shape; names, headings, order numbers and signatures are known by them. A kind is the number of one combination of
 features; a span student adds a vector of each to the embeddings of its tokens. `kolm export` copies this file beside
 a student: it imports nothing but the standard library.
