@@ -87,8 +87,11 @@ class LeafRule:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         conversions = tuple(map(Conversion.from_json, value["conversions"]))
         made = {"way": Way(value["way"]), "conversions": conversions, "choices": tuple(value["choices"])}
-        shared = {"shared": Sharing(value["shared"]) if value.get("shared") else None}
-        return cls(**dict(value) | made | shared | {"bars": tuple(map(tuple, value["bars"]))})
+        kept = {key: item for key, item in value.items() if key not in ("shared", "is_shared")}
+        # plans of 28 November 2026 know one way of sharing
+        way = value.get("shared", Sharing.EITHER if value.get("is_shared") else None)
+        shared = {"shared": None if way is None else Sharing(way)}
+        return cls(**kept | made | shared | {"bars": tuple(map(tuple, value["bars"]))})
 
 
 NOT_READ = "its values do not stand in the inputs, and are no closed set"

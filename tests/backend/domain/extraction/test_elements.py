@@ -320,3 +320,10 @@ def test_a_shared_value_that_was_read_as_an_element_of_its_own_is_none(text: str
     assert {text[one.start : one.end] for one in fields if one.path.endswith("number") and one.start is not None} == {
         "A1000"
     }
+
+
+def test_a_plan_that_knows_one_way_of_sharing_still_loads() -> None:
+    plan = learn_plan(ORDERS, order_pairs(40, is_shared=True)).to_json()
+    for rule in plan["rules"]:
+        rule |= {"is_shared": True} if rule.pop("shared", None) else {}
+    assert {r.path for r in ExtractionPlan.from_json(plan).rules if r.shared is Sharing.EITHER} == {"/orders/*/number"}
