@@ -25,14 +25,14 @@ def load_gold(tenant_id: UUID, spec: Spec) -> list[Example]:
     if spec.examples.upload is not None:
         pointer = "/examples/upload"
         rows = load_upload(tenant_id, spec.examples.upload, UploadPurpose.EXAMPLES, pointer=pointer)
-        examples += [Example(input=r["input"], output=r["output"], group=r["group"]) for r in rows]
+        examples += [Example(**row) for row in rows]
         check_gold(spec, examples)
     return examples
 
 
 def split(tenant_id: UUID, spec: Spec, examples: list[Example]) -> GoldSplit[Example]:
     """The tenant's own salted split: the same examples fall on the same side in every compile of this tenant and name,
-    and nobody outside can tell which side a text is on."""
+    and nobody outside can tell which side a text is on. Examples that name their side decide it themselves."""
     row = GoldSalt.objects.of_tenant(tenant_id).filter(name=spec.name).first()
     salt = first_salt(tenant_id, spec.name) if row is None else _open(row)
     is_stratified = isinstance(spec.output, LabelOutput)

@@ -21,6 +21,7 @@ MAX_GROUP = 200
 MAX_PROBLEMS = 20
 SHOWN_KEYS, SHOWN_KEY_CHARS = 5, 40  # of a row without the key that it needs
 _NO_OBJECT = "not a JSON object"
+_SIDES = {"train": "train", "heldout": "heldout", "test": "heldout"}
 
 
 class UploadPurpose(StrEnum):
@@ -130,7 +131,8 @@ def _row(line: str, purpose: UploadPurpose) -> dict[str, Any]:
         case UploadPurpose.CAPTURES:
             return {"input": _text(row, "input")}
         case UploadPurpose.EXAMPLES:
-            return {"input": _text(row, "input"), "output": _answer(row), "group": _group(row.get("group"))}
+            texts = {"input": _text(row, "input"), "output": _answer(row)}
+            return texts | {"group": _group(row.get("group")), "split": _side(row.get("split"))}
         case UploadPurpose.RECORDING:
             completions = row.get("completions")
             if not isinstance(completions, list) or not completions:
@@ -173,6 +175,16 @@ def _group(value: Any) -> str | None:
         raise ValueError(f'"group" must be a text or a whole number of 1 to {MAX_GROUP} characters')
     _check_text(str(value), "group")
     return str(value)
+
+
+def _side(value: Any) -> str | None:
+    """A row that names no side has none, or an empty one, as tables do."""
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or value not in _SIDES:
+        sides = ", ".join(f'"{name}"' for name in _SIDES)
+        raise ValueError(f'"split" must be one of {sides}, or left out')
+    return _SIDES[value]
 
 
 def _completion(entry: Any) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def check_settings(tenant_id: UUID, spec: Spec, *, budget_microusd: int | None =
     Raises InvalidSpec for data that cannot be read at all."""
     material = load_material(tenant_id, spec)
     heldout = Counter(example.output for example in material.gold.heldout)
-    lines = [gold_line(spec, n_heldout=heldout.total()), *gate_lines(spec, heldout=heldout)]
+    lines = [gold_line(spec, material.gold), *gate_lines(spec, heldout=heldout)]
     lines += label_lines(spec, train=material.gold.train)
     gold = (*material.gold.train, *material.gold.heldout)
     plan = gold_plan(spec, gold)

@@ -80,6 +80,8 @@ def _save(
         n_gold_heldout=len(gold.heldout),
         n_captures=len(captures),
         embedder=embedder.identity,
+        is_heldout_named=gold.is_named or None,
+        n_gold_left_out=gold.n_left_out or None,
         slices=[
             {"name": s.name, "share_ppm": s.share_ppm, "n": s.n_candidates, "k_requested": s.k_requested}
             for s in slices

@@ -23,7 +23,7 @@ from backend.domain.lifecycle import STEPS, CompileStatus
 from backend.domain.planning.estimates import Estimate, check_budget, estimate
 from backend.domain.planning.gate_reach import check_reachable
 from backend.domain.spec.defaults import judge_of
-from backend.domain.spec.gold import GoldSplit
+from backend.domain.spec.gold import GoldSplit, more_heldout
 from backend.domain.spec.parsing import Example, Spec, canonical_spec, parse_spec
 from backend.domain.spec.reward import RewardVerifier
 from backend.usage import holds
@@ -38,7 +38,7 @@ def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
     if n_heldout < spec.gate.min_heldout:
         message = (
             f"{n_heldout} examples are held out and the gate needs {spec.gate.min_heldout}: "
-            "add gold examples, raise examples.holdout, or lower gate.min_heldout."
+            f"{more_heldout(is_named=material.gold.is_named)}."
         )
         raise _wrong("/examples", "too_few_heldout", message)
     check_teacher(tenant_id, spec)

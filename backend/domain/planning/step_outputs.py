@@ -56,9 +56,11 @@ def _empty(annotation: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlicingOut(StepOutput):
-    """`gold_train` and `gold_heldout` are the two sides of the split, as JSONL."""
+    """`gold_train` and `gold_heldout` are the two sides of the split, as JSONL. `is_heldout_named` is True where the
+    spec itself names the held-out side, `n_gold_left_out` counts what then shares a text or a group with it."""
 
     STEP = StepName.SLICING
+    OPTIONAL = frozenset({"is_heldout_named", "n_gold_left_out"})
     DIGESTS = {"gold_train": "gold_train", "gold_heldout": "gold_heldout"}
 
     gold_train: str
@@ -69,6 +71,8 @@ class SlicingOut(StepOutput):
     n_captures: int
     embedder: str
     slices: list[dict[str, Any]]
+    is_heldout_named: bool | None = None
+    n_gold_left_out: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

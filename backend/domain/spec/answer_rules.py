@@ -15,7 +15,7 @@ from backend.domain.answers.json_values import BadAnswer, parse_answer
 from backend.domain.errors import Problem
 from backend.domain.patterns.matching import UnsafePattern, compile_pattern
 from backend.domain.pointers import join, suggestion
-from backend.domain.spec.gold import n_heldout_at_least
+from backend.domain.spec.gold import HELDOUT, TRAIN, more_heldout, n_heldout_at_least
 from backend.domain.spec.inputs import Example
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import (
@@ -167,12 +167,22 @@ def gold_problems(spec: Spec, examples: Sequence[Example]) -> list[Problem]:
         problems += _labels_without_gold(spec.output, examples)
     heldout = n_heldout_at_least(examples, holdout=spec.examples.holdout)
     if not problems and heldout < spec.gate.min_heldout:
-        message = (
-            f"holding out {spec.examples.holdout:g} of {len(examples)} examples gives {heldout} for the evaluation "
-            f"and the gate needs {spec.gate.min_heldout}; add some, raise examples.holdout or lower gate.min_heldout"
-        )
+        message = _too_few_heldout(spec, examples, heldout)
         problems.append(Problem(pointer="/examples", message=message, code="too_few_heldout"))
     return problems
+
+
+def _too_few_heldout(spec: Spec, examples: Sequence[Example], n_heldout: int) -> str:
+    n_named, n_trained = (sum(example.split == side for example in examples) for side in (HELDOUT, TRAIN))
+    if n_named:
+        text = f"{n_named} of {len(examples)} examples say that they are held out, {n_heldout} of them different ones,"
+    else:
+        free = " that do not say train" if n_trained else ""
+        text = (
+            f"holding out {spec.examples.holdout:g} of {len(examples) - n_trained} examples{free} gives {n_heldout} "
+            "for the evaluation"
+        )
+    return f"{text} and the gate needs {spec.gate.min_heldout}; {more_heldout(is_named=n_named > 0)}"
 
 
 def _wrong(spec: Spec, i: int, message: str, code: str) -> Problem:

@@ -2,7 +2,8 @@
 
 The split is a function of the salt and the examples alone: not of their order, nor of a clock. It is made over
 *groups* (the customer's `group`, joined with "same text after normalisation"), so that a ticket, its reply and its
-copy never stand on both sides. What is here decides; it does not score (`kscore`) and does not read uploads.
+copy never stand on both sides. An example may name its side: what the customer holds out is held out, and nothing else
+then. What is here decides; it does not score (`kscore`) and does not read uploads.
 """
 
 import hashlib
@@ -21,7 +22,9 @@ NEAR_NUM, NEAR_DEN = 4, 5  # near-duplicate: Jaccard of the shingle sets >= 4/5,
 
 
 class Gold(Protocol):
-    """One example with its right answer; `group` names what must stay together."""
+    """One example with its right answer; `group` names what must stay together, `split` its side ("train", "heldout")
+    or none.
+    """
 
     @property
     def input(self) -> str: ...
@@ -29,20 +32,27 @@ class Gold(Protocol):
     def output(self) -> str: ...
     @property
     def group(self) -> str | None: ...
+    @property
+    def split(self) -> str | None: ...
 
 
 E = TypeVar("E", bound=Gold)
+TRAIN, HELDOUT = "train", "heldout"
+_NEITHER = "neither"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldSplit(Generic[E]):
     """Both sides in salted order. `n_duplicates` counts repeats of one text with one answer: kept once, or the
-    interval would be too narrow.
+    interval would be too narrow. `is_named`: the examples themselves say which are held out; `n_left_out` then counts
+    those that share a text or a group with one of them, and are on neither side.
     """
 
     train: tuple[E, ...]
     heldout: tuple[E, ...]
     n_duplicates: int
+    n_left_out: int = 0
+    is_named: bool = False
 
 
 def normalise(text: str) -> str:
@@ -66,29 +76,65 @@ def _is_edge(char: str) -> bool:
 
 
 def split_gold(examples: Sequence[E], *, salt: bytes, holdout: float, is_stratified: bool = True) -> GoldSplit[E]:
-    """Hold out at least `holdout` of the distinct examples, whole groups at a time.
+    """Hold out the examples that say so; where none does, at least `holdout` of the distinct examples that name no
+    side, whole groups at a time. A group with an example that says "train" stays in `train`.
 
     Every label with two groups or more is held out at least once; it also stays in `train` unless the share cannot be
     met otherwise (holdout = 1 leaves nothing to train on). A label with one group stays in `train` unless the share
     needs it. Where groups mix labels the two sides can be impossible to satisfy at once; then being held out wins.
     Answers that are not labels (json, text) are all one stratum: `is_stratified` is False for them.
     """
-    groups = _groups(examples, salt)
+    sides = _sides(examples)
+    usable = [i for i, side in enumerate(sides) if side != _NEITHER]
+    groups = _groups([examples[i] for i in usable], salt)
+    groups = [[usable[i] for i in members] for members in groups]
     order = [i for members in groups for i in members]
-    labels_of = [Counter(examples[i].output if is_stratified else "" for i in members) for members in groups]
-    held = _choose_heldout(groups, labels_of, holdout)
+    is_named = HELDOUT in sides
+    if is_named:
+        held = {i for i in order if sides[i] == HELDOUT}
+    else:
+        labels_of = [Counter(examples[i].output if is_stratified else "" for i in members) for members in groups]
+        trained = {g for g, members in enumerate(groups) if sides[members[0]] == TRAIN}
+        held = _choose_heldout(groups, labels_of, holdout, trained)
     return GoldSplit(
         train=tuple(examples[i] for i in order if i not in held),
         heldout=tuple(examples[i] for i in order if i in held),
-        n_duplicates=len(examples) - len(order),
+        n_duplicates=len(usable) - len(order),
+        n_left_out=len(examples) - len(usable),
+        is_named=is_named,
     )
+
+
+def _sides(examples: Sequence[Gold]) -> list[str | None]:
+    """The side of each example that the examples decide by themselves: None is free. Beside one that is held out, all
+    that share its text or group and do not say so are on neither.
+    """
+    if all(example.split is None for example in examples):
+        return [None] * len(examples)
+    roots = _roots(examples, [normalise(example.input) for example in examples])
+    held = {root for root, example in zip(roots, examples, strict=True) if example.split == HELDOUT}
+    if held:
+        beside = [_NEITHER if root in held else TRAIN for root in roots]
+        return [HELDOUT if example.split == HELDOUT else side for example, side in zip(examples, beside, strict=True)]
+    trained = {root for root, example in zip(roots, examples, strict=True) if example.split == TRAIN}
+    return [TRAIN if root in trained else None for root in roots]
 
 
 def n_heldout_at_least(examples: Sequence[Gold], *, holdout: float) -> int:
     """A lower bound on the size of the held-out side, whatever the salt: what a spec can be judged by before it costs
     anything.
     """
-    return math.ceil(_exact(holdout, len({_identity(example) for example in examples})))
+    sides = _sides(examples)
+    side = HELDOUT if HELDOUT in sides else None
+    n = len({_identity(example) for example, its in zip(examples, sides, strict=True) if its == side})
+    return n if side == HELDOUT else math.ceil(_exact(holdout, n))
+
+
+def more_heldout(*, is_named: bool) -> str:
+    """Tell what to do where fewer examples are held out than the gate needs; `is_named` as in `GoldSplit`."""
+    if is_named:
+        return 'add gold examples with "split": "heldout", or lower gate.min_heldout'
+    return "add gold examples, raise examples.holdout, or lower gate.min_heldout"
 
 
 def _exact(share: float, n: int) -> float:
@@ -104,8 +150,21 @@ def _groups(examples: Sequence[Gold], salt: bytes) -> list[list[int]]:
     """Indices joined by equal `group` or equal text, each distinct example once; groups, and members of one, in
     salted order.
     """
-    parent = list(range(len(examples)))
     texts = [normalise(example.input) for example in examples]
+    roots = _roots(examples, texts)
+    members: defaultdict[int, dict[bytes, int]] = defaultdict(dict)
+    # a repeat meets its twin here, whatever the two groups were called; the smallest raw text stands for both
+    for i in sorted(range(len(examples)), key=lambda i: (examples[i].input, examples[i].group or ""), reverse=True):
+        members[roots[i]][_salt(salt, texts[i], examples[i].output)] = i
+    # ordered by a hash of all members: by the smallest member's, big groups would come first more often than their
+    # share
+    by_hash = {_salt(salt, *(d.hex() for d in sorted(group))): group for group in members.values()}
+    return [[group[d] for d in sorted(group)] for _, group in sorted(by_hash.items(), key=lambda item: item[0])]
+
+
+def _roots(examples: Sequence[Gold], texts: Sequence[str]) -> list[int]:
+    """A number per example that those joined to it by equal `group` or equal text have too; `texts` are normalised."""
+    parent = list(range(len(examples)))
 
     def root(i: int) -> int:
         while parent[i] != i:
@@ -118,26 +177,23 @@ def _groups(examples: Sequence[Gold], salt: bytes) -> list[list[int]]:
         for key in (("text", texts[i]), ("group", example.group)):
             if key[1] is not None:
                 parent[root(i)] = root(first.setdefault((key[0], key[1]), i))
-    members: defaultdict[int, dict[bytes, int]] = defaultdict(dict)
-    # a repeat meets its twin here, whatever the two groups were called; the smallest raw text stands for both
-    for i in sorted(range(len(examples)), key=lambda i: (examples[i].input, examples[i].group or ""), reverse=True):
-        members[root(i)][_salt(salt, texts[i], examples[i].output)] = i
-    # ordered by a hash of all members: by the smallest member's, big groups would come first more often than their
-    # share
-    by_hash = {_salt(salt, *(d.hex() for d in sorted(group))): group for group in members.values()}
-    return [[group[d] for d in sorted(group)] for _, group in sorted(by_hash.items(), key=lambda item: item[0])]
+    return [root(i) for i in range(len(examples))]
 
 
 def _salt(salt: bytes, *parts: str) -> bytes:
     return hmac.new(salt, "\0".join(parts).encode(), hashlib.sha256).digest()
 
 
-def _choose_heldout(groups: list[list[int]], labels_of: list[Counter[str]], holdout: float) -> set[int]:
+def _choose_heldout(
+    groups: list[list[int]], labels_of: list[Counter[str]], holdout: float, trained: set[int]
+) -> set[int]:
+    """The examples to hold out, of the groups that are not `trained` whatever comes."""
+    choice = [g for g in range(len(groups)) if g not in trained]
     total: Counter[str] = Counter()
     groups_of: defaultdict[str, list[int]] = defaultdict(list)
-    for g, labels in enumerate(labels_of):
-        total.update(labels)
-        for label in labels:
+    for g in choice:
+        total.update(labels_of[g])
+        for label in labels_of[g]:
             groups_of[label].append(g)
     n_groups = Counter(label for labels in labels_of for label in labels)
     taken: set[int] = set()
@@ -153,7 +209,7 @@ def _choose_heldout(groups: list[list[int]], labels_of: list[Counter[str]], hold
         """0: all labels of the group stay in train; 1: one that never had another group leaves it; 2: one that had."""
         return max((1 if n_groups[label] == 1 else 2) if free[label] == 1 else 0 for label in labels_of[g])
 
-    for label in sorted(n_groups, key=lambda name: (n_groups[name], name)):
+    for label in sorted(groups_of, key=lambda name: (n_groups[name], name)):
         mine = groups_of[label]
         if n_groups[label] >= 2 and not held[label]:
             take(min(mine, key=harm))
@@ -162,7 +218,7 @@ def _choose_heldout(groups: list[list[int]], labels_of: list[Counter[str]], hold
                 take(g)
     wanted, n_held = _exact(holdout, total.total()), held.total()
     for tolerated in (0, 1, 2):
-        for g in range(len(groups)):
+        for g in choice:
             if g not in taken and n_held < wanted and harm(g) <= tolerated:
                 take(g)
                 n_held += labels_of[g].total()

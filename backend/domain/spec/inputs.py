@@ -54,6 +54,17 @@ def _answer_text(value: object) -> object:
 Answer = Annotated[str, BeforeValidator(_answer_text, json_schema_input_type=Any)]
 
 
+def _side_name(value: object) -> object:
+    """Read "test", as data sets call it, as "heldout"."""
+    return "heldout" if value == "test" else value
+
+
+Side = Annotated[
+    Literal["train", "heldout"],
+    BeforeValidator(_side_name, json_schema_input_type=Literal["train", "heldout", "test"]),
+]
+
+
 class Example(Part):
     """One gold pair: an input with its right answer."""
 
@@ -71,11 +82,18 @@ class Example(Part):
         description="Examples of one group are never split between training and evaluation (one ticket, one customer).",
         examples=["ticket-4711"],
     )
+    split: Side | None = Field(
+        default=None,
+        description='The side that you want it on: "train", or "heldout" ("test" is the same). Once any example says '
+        "heldout, just those are held out and all others train. Where none does, those that say train train, and "
+        "kolm holds out a part of the others.",
+        examples=["heldout"],
+    )
 
 
 class Examples(Part):
     """Gold pairs: inline, or an upload of JSON lines with the same keys. Part of them is held out and decides the
-    gate.
+    gate: a part that kolm draws, or the examples that say `"split": "heldout"`.
     """
 
     inline: list[Example] = Field(
@@ -93,7 +111,8 @@ class Examples(Part):
         default=0.3,
         ge=0.2,
         le=1,
-        description="Least share held out for the evaluation; never trained on, nor shown to the teacher before then.",
+        description="Least share held out for the evaluation; never trained on, nor shown to the teacher before then. "
+        "It is of the examples that name no split; where any says heldout, it holds for none.",
         examples=[0.3],
     )
 

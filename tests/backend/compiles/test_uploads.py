@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.blobs import get_jsonl, put_jsonl
+from backend.compiles.inputs import load_gold, split
 from backend.compiles.models import Upload
 from backend.compiles.uploads import MAX_ROWS, UploadPurpose, find_upload, load_upload
-from backend.domain.spec.parsing import MAX_TEXT_CHARS
+from backend.domain.spec.parsing import MAX_TEXT_CHARS, parse_spec
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.isolation import tenant_scope
 from tests.backend.asgi_requests import send_to
@@ -109,6 +110,8 @@ BAD_ROWS: dict[str, tuple[bytes, str, str, str]] = {
     "an empty group": (lines({"input": "x", "output": "y", "group": ""}), "examples", "invalid_upload", "/1"),
     "a long group": (lines({"input": "x", "output": "y", "group": "g" * 201}), "examples", "invalid_upload", "/1"),
     "a group that is a list": (lines({"input": "x", "output": "y", "group": [1]}), "examples", "invalid_upload", "/1"),
+    "a side that is none": (lines({"input": "x", "output": "y", "split": "dev"}), "examples", "invalid_upload", "/1"),
+    "a side that is a list": (lines({"input": "x", "output": "y", "split": [1]}), "examples", "invalid_upload", "/1"),
     "no completions": (lines({"item": "x", "completions": []}), "recording", "invalid_upload", "/1"),
     "a completion without text": (lines({"item": "x", "completions": [{}]}), "recording", "invalid_upload", "/1"),
     "a positive log-probability": (
@@ -227,6 +230,17 @@ def test_gold_may_come_by_upload(client, tenant, secret):
     spec = small_spec(examples={"upload": uploaded, "holdout": 0.5})
     answer = client.post("/v1/compiles", json.dumps(spec), content_type="application/json", headers=bearer(secret))
     assert answer.status_code == 202
+
+
+def test_uploaded_gold_may_say_which_rows_are_held_out(client, tenant, secret):
+    sides = ["test", "train", None, "heldout", ""]
+    rows = [row | {"split": sides[n % 5]} for n, row in enumerate(gold(60))]
+    uploaded = send(client, secret, lines(*rows), purpose="examples").json()["id"]
+    spec = parse_spec(small_spec(examples={"upload": uploaded}))
+    with tenant_scope(tenant.id):
+        sides_of = split(tenant.id, spec, load_gold(tenant.id, spec))
+    assert {e.input for e in sides_of.heldout} == {row["input"] for row in rows if row["split"] in ("test", "heldout")}
+    assert (len(sides_of.heldout), len(sides_of.train)) == (24, 36)
 
 
 def test_what_is_wrong_with_uploaded_gold_is_told_when_a_spec_names_it(client, secret):

@@ -22,19 +22,32 @@ from backend.domain.planning.preflight.lines import (
     warning_line,
 )
 from backend.domain.spec.defaults import judged_by, label_names, reward_of, rewarded_by
+from backend.domain.spec.gold import GoldSplit, more_heldout
+from backend.domain.spec.inputs import Example
 from backend.domain.spec.models import Spec
 
 
-def gold_line(spec: Spec, *, n_heldout: int) -> PreflightLine:
-    least = spec.gate.min_heldout
+def gold_line(spec: Spec, gold: GoldSplit[Example]) -> PreflightLine:
+    n_heldout, least = len(gold.heldout), spec.gate.min_heldout
+    text = f"{n_heldout} gold examples are held out{', as the spec names them' if gold.is_named else ''}"
+    left_out = f" {_left_out(gold.n_left_out)}" if gold.n_left_out else ""
     if n_heldout >= least:
-        return passed_line(Check.GOLD, f"{n_heldout} gold examples are held out; the gate needs {least}.")
+        return passed_line(Check.GOLD, f"{text}; the gate needs {least}.{left_out}")
     return failed_line(
         Check.GOLD,
-        f"{n_heldout} gold examples are held out and the gate needs {least}.",
+        f"{text} and the gate needs {least}.{left_out}",
         code="too_few_heldout",
-        what_to_do="Add gold examples, raise examples.holdout, or lower gate.min_heldout.",
+        what_to_do=f"{_upper(more_heldout(is_named=gold.is_named))}.",
     )
+
+
+def _left_out(n: int) -> str:
+    """
+    >>> _left_out(1)
+    '1 other shares a text or a group with them, and does not train.'
+    """
+    does = "other shares" if n == 1 else "others share"
+    return f"{n:,} {does} a text or a group with them, and {'does' if n == 1 else 'do'} not train."
 
 
 def gate_lines(spec: Spec, *, heldout: Counter[str]) -> list[PreflightLine]:

@@ -40,6 +40,19 @@ OUTPUTS: list[tuple[StepOutput, dict[str, Any]]] = [
         },
     ),
     (
+        SlicingOut(
+            gold_train="a", gold_heldout="b", n_slices=1, n_gold_train=12, n_gold_heldout=12, n_captures=0,
+            embedder="minilm@sha256:0", slices=[], is_heldout_named=True, n_gold_left_out=3,
+        ),
+        {
+            "digests": {"gold_train": "a", "gold_heldout": "b"},
+            "facts": {
+                "n_slices": 1, "n_gold_train": 12, "n_gold_heldout": 12, "n_captures": 0,
+                "embedder": "minilm@sha256:0", "slices": [], "is_heldout_named": True, "n_gold_left_out": 3,
+            },
+        },
+    ),
+    (
         SynthesisOut(candidates="c", slices=[], drafts={"offered": 0}, n_copied=7, copied_from="cmp_1"),
         {
             "digests": {"candidates": "c"},

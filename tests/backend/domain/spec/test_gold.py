@@ -4,7 +4,8 @@ import math
 import random
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ class Pair:
     input: str
     output: str
     group: str | None = None
+    split: str | None = None
 
 
 pairs = st.lists(
@@ -78,6 +80,71 @@ def test_groups_that_mix_labels_still_put_every_label_in_the_evaluation() -> Non
     examples = [Pair(f"{g} {label} {i}", label, g) for g in ("g1", "g2", "g3") for label in "ab" for i in range(3)]
     split = split_gold(examples, salt=SALT, holdout=0.2)
     assert {e.output for e in split.heldout} == {e.output for e in split.train} == {"a", "b"}
+
+
+named_pairs = st.lists(
+    st.builds(
+        Pair,
+        input=st.integers(0, 30).map(lambda i: f"Text {i}!"),
+        output=st.sampled_from("abcd"),
+        group=st.none() | st.integers(0, 20).map(str),
+        split=st.sampled_from([None, None, "train", "heldout"]),
+    ),
+    max_size=60,
+)
+
+
+def identities(examples: Iterable[Pair]) -> set[tuple[str, str]]:
+    return {(normalise(e.input), e.output) for e in examples}
+
+
+@given(examples=named_pairs, holdout=shares, seed=st.integers(0, 5))
+def test_what_is_held_out_by_name_is_held_out_and_nothing_else(examples: list[Pair], holdout: float, seed: int) -> None:
+    split = split_gold(examples, salt=SALT, holdout=holdout)
+    named = [e for e in examples if e.split == "heldout"]
+    assert split.is_named == bool(named)
+    if named:
+        assert identities(split.heldout) == identities(named)
+        assert all(e.split == "heldout" for e in split.heldout)
+        assert len(split.heldout) == n_heldout_at_least(examples, holdout=holdout)
+    assert not {normalise(e.input) for e in split.train} & {normalise(e.input) for e in split.heldout}
+    assert not {e.group for e in split.train} & {e.group for e in split.heldout} - {None}
+    assert len(split.train) + len(split.heldout) + split.n_duplicates + split.n_left_out == len(examples)
+    shuffled = random.Random(seed).sample(examples, len(examples))
+    assert split_gold(shuffled, salt=SALT, holdout=holdout) == split
+
+
+@given(examples=named_pairs, holdout=shares, salt=st.sampled_from([b"1", b"2"]))
+def test_where_examples_name_training_alone_the_share_is_of_the_others(
+    examples: list[Pair], holdout: float, salt: bytes
+) -> None:
+    examples = [replace(e, split=None if e.split == "heldout" else e.split) for e in examples]
+    split = split_gold(examples, salt=salt, holdout=holdout)
+    assert identities(e for e in examples if e.split == "train") <= identities(split.train)
+    assert len(split.heldout) >= n_heldout_at_least(examples, holdout=holdout)
+    assert not split.n_left_out
+
+
+def test_a_label_that_trains_elsewhere_may_lose_its_one_free_example_to_the_evaluation() -> None:
+    free = [Pair("one a", "a"), *(Pair(f"b {i}", "b") for i in range(9))]
+    assert not any(e.output == "a" for e in split_gold(free, salt=SALT, holdout=0.3).heldout)
+    more = [*free, Pair("another a", "a", split="train")]
+    assert any(e.output == "a" for e in split_gold(more, salt=SALT, holdout=0.3).heldout)
+
+
+def test_beside_a_text_that_is_held_out_by_name_its_copies_do_not_train() -> None:
+    examples = [
+        Pair("Where is it?", "track", split="heldout"),
+        Pair("where is it", "track", split="train"),
+        Pair("WHERE IS IT", "refund", split="train"),
+        Pair("one", "refund", "ticket", split="heldout"),
+        Pair("two", "refund", "ticket"),
+        Pair("three", "refund"),
+    ]
+    split = split_gold(examples, salt=SALT, holdout=0.3)
+    assert {e.input for e in split.heldout} == {"Where is it?", "one"}
+    assert [e.input for e in split.train] == ["three"]
+    assert (split.n_left_out, split.n_duplicates) == (3, 0)
 
 
 def test_a_copy_of_a_text_in_another_group_ties_the_groups_together() -> None:

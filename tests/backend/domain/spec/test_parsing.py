@@ -411,6 +411,20 @@ def test_repeats_of_one_example_do_not_count_as_evaluation() -> None:
     assert problems(document(examples={"inline": inline}))[0].code == "too_few_heldout"
 
 
+def test_named_sides_that_leave_too_little_for_the_evaluation_are_told_as_such() -> None:
+    rows = [{"input": f"text {i}", "output": ("refund", "other")[i % 2]} for i in range(60)]
+    few = [row | ({"split": "test"} if i < 5 else {}) for i, row in enumerate(rows)]
+    (problem,) = problems(document(examples={"inline": few}))
+    assert problem.code == "too_few_heldout"
+    assert "5 of 60 examples say that they are held out" in problem.message
+    assert "split" in problem.message
+    trained = [row | ({"split": "train"} if i < 50 else {}) for i, row in enumerate(rows)]
+    (problem,) = problems(document(examples={"inline": trained}))
+    assert "holding out 0.3 of 10 examples that do not say train gives 3" in problem.message
+    enough = [row | ({"split": "test"} if i < 20 else {}) for i, row in enumerate(rows)]
+    assert parse_spec(document(examples={"inline": enough})).examples.inline[0].split == "heldout"
+
+
 def properties(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     if isinstance(schema, dict):
         for name, sub in schema.get("properties", {}).items():

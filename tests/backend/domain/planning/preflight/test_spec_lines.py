@@ -19,7 +19,8 @@ from backend.domain.money.vendor_prices import NO_PRICES, read_prices, shipped_p
 from backend.domain.planning.estimates import estimate
 from backend.domain.planning.preflight.lines import LineStatus
 from backend.domain.planning.preflight.spec_lines import budget_line, gate_lines, gold_line, price_lines
-from backend.domain.spec.gold import split_gold
+from backend.domain.spec.gold import GoldSplit, split_gold
+from backend.domain.spec.inputs import Example
 from backend.domain.spec.parsing import Spec, parse_spec
 from tests.backend.domain.evaluation.scores import own
 from tests.backend.domain.spec.test_parsing import document
@@ -36,12 +37,27 @@ def halves(n: int) -> Counter[str]:
     return Counter({"refund": n - n // 2, "other": n // 2})
 
 
+def gold_of(n_heldout: int, **facts: Any) -> GoldSplit[Example]:
+    heldout = tuple(Example(input=f"text {i}", output="refund") for i in range(n_heldout))
+    return GoldSplit(train=(), heldout=heldout, n_duplicates=0, **facts)
+
+
 def test_gold_is_counted_against_the_gates_least() -> None:
     spec = spec_of()
-    assert gold_line(spec, n_heldout=20).status is LineStatus.PASSED
-    short = gold_line(spec, n_heldout=19)
+    assert gold_line(spec, gold_of(20)).status is LineStatus.PASSED
+    short = gold_line(spec, gold_of(19))
     assert (short.status, short.code) == (LineStatus.FAILED, "too_few_heldout")
     assert "examples.holdout" in short.what_to_do
+
+
+def test_gold_that_the_spec_holds_out_by_name_is_told_with_what_is_left_out_for_it() -> None:
+    line = gold_line(spec_of(), gold_of(20, is_named=True, n_left_out=2))
+    assert line.status is LineStatus.PASSED
+    assert "20 gold examples are held out, as the spec names them" in line.sentence
+    assert "2 others share a text or a group with them, and do not train" in line.sentence
+    short = gold_line(spec_of(), gold_of(19, is_named=True))
+    assert "split" in short.what_to_do
+    assert "holdout" not in short.what_to_do
 
 
 @pytest.mark.parametrize(("floor", "n_heldout", "enough"), [(0.80, 12, 16), (0.90, 20, 35), (0.99, 100, 381)])
@@ -115,7 +131,7 @@ def test_where_the_lines_pass_a_model_without_a_mistake_passes_the_gate(sizes, g
     evaluation = evaluate(list(sizes), truths, truths, confidence=spec.gate.confidence)
     score = score_evaluation(evaluation, size_bytes=300_000, own=own(5_000), cost_nanousd=200, p50_us=9_000)
     options = GateOptions(**spec.gate.model_dump() | {"k_min": K_MIN_OF["encoder"]})
-    lines = [gold_line(spec, n_heldout=len(truths)), *gate_lines(spec, heldout=Counter(truths))]
+    lines = [gold_line(spec, split), *gate_lines(spec, heldout=Counter(truths))]
     passes = all(line.status is LineStatus.PASSED for line in lines)
     assert passes == decide_gate(options, evaluation, score).passed, lines
 
