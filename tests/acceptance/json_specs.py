@@ -23,7 +23,8 @@ def small_mails(name: str, **changes: Any) -> dict[str, Any]:
     spec = copy.deepcopy(demo) | {"name": name, "family": name}
     spec["sampling"] |= {"n_candidates": 10, "k_select": 8, "k_distill": 40, "label_samples": 2}
     spec["train"] = {"escalate": False, "spans": {"epochs": 3, "rank": 4, "alpha": 8}}
-    spec["examples"] = {"holdout": 0.5, "inline": demo["examples"]["inline"][::4]}
+    drawn = [row for row in demo["examples"]["inline"] if "split" not in row]
+    spec["examples"] = {"holdout": 0.5, "inline": drawn[::4]}
     spec["gate"] = {"k_min": 0.0, "accuracy_lower": 0.0, "beat_majority": False, "worst_class_recall": 0.0}
     spec["gate"] |= {"alternatives": "report"}
     return spec | changes

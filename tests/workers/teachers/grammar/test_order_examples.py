@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from backend.domain.evaluation.classification import wilson_interval
+from backend.domain.spec.gold import n_heldout_at_least
 from backend.domain.spec.parsing import JsonOutput, Spec, TextOutput, parse_spec
 from backend.domain.spec.training import Gate
 from workers.scoring.answer_checks import judge_answers
@@ -65,7 +66,7 @@ def test_gold_of_the_json_example_is_as_varied_as_peoples_mails(spec):
 def test_half_of_the_gold_is_enough_for_the_default_gate_at_a_mean_f1_of_nine_tenths(spec):
     if isinstance(spec.output, TextOutput):
         pytest.skip("order-summary has floors of its own")
-    n = math.ceil(len(spec.examples.inline) * spec.examples.holdout)
+    n = n_heldout_at_least(spec.examples.inline, holdout=spec.examples.holdout)
     assert wilson_interval(0.9 * n, n)[0] >= Gate().accuracy_lower
     assert spec.gate == Gate()
 
