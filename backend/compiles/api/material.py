@@ -68,8 +68,8 @@ class UploadsView(APIView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """Upload up to 5 MB of JSON lines: `{"input"}` for captures, `{"input", "output"}` for examples, `{"item",
-        "completions"}` for a recording."""
+        """Upload up to 5 MB of JSON lines: `{"input"}` for captures, `{"input", "output"}` for examples (with
+        `"group"` and `"split"` where a row has them), `{"item", "completions"}` for a recording."""
         check_query(request.query_params, ["purpose", "sha256"])
         purpose = request.query_params.get("purpose", "")
         if purpose not in set(UploadPurpose):
