@@ -69,6 +69,34 @@ def nlupp_banking(folder: Path) -> SlotSet:
     return _nlupp("NLU++ banking", folder / "nlupp/data/banking")
 
 
+def as_entities(one: SlotSet) -> SlotSet:
+    """The same set with a list of `{"type", "text"}` in the place of its slots, in the order of the text."""
+    slots = one.schema["properties"]["slots"]["properties"]
+    entity = {
+        "type": "object",
+        "properties": {"type": {"type": "string", "enum": sorted(slots)}, "text": {"type": "string"}},
+        "required": ["type", "text"],
+        "additionalProperties": False,
+    }
+    head = {name: part for name, part in one.schema["properties"].items() if name != "slots"}
+    schema = one.schema | {
+        "properties": head | {"entities": {"type": "array", "items": entity}},
+        "required": [*head, "entities"],
+    }
+
+    def row(text: str, answer: dict[str, Any]) -> Row:
+        named = [
+            {"type": slot, "text": value}
+            for slot, values in answer["slots"].items()
+            for value in (values if isinstance(values, list) else [values])
+        ]
+        kept = {name: value for name, value in answer.items() if name != "slots"}
+        return text, kept | {"entities": sorted(named, key=lambda entity: text.find(entity["text"]))}
+
+    sides = [tuple(row(text, answer) for text, answer in side) for side in (one.train, one.held_out)]
+    return SlotSet(name=f"{one.name}, entities", train=sides[0], held_out=sides[1], schema=schema)
+
+
 def _restaurant_side(path: Path) -> list[Row]:
     rows = []
     for row in json.loads(path.read_text("utf-8")):

@@ -22,6 +22,7 @@ from statistics import mean, median, stdev
 from typing import Any
 
 from backend.domain.answers.json_values import answer_text, field_scores, is_exact, parse_answer
+from backend.domain.extraction.assembling import Assembler
 from backend.domain.extraction.learning import learn_plan
 from backend.domain.jobs.span_jobs import DistillSpansJob, SpanOptions
 from backend.domain.spec.training import SpanTrain
@@ -36,7 +37,17 @@ from gpu_runners.models.spans.decoding import PLAIN, Calibration
 from gpu_runners.models.spans.forward import SpanForward
 from tests.bench.banking77_data import data_folder
 from tests.bench.full_weights import full_weights
-from tests.bench.slot_data import Row, SlotSet, atis, nlupp_banking, nlupp_hotels, restaurant8k, slurp, snips
+from tests.bench.slot_data import (
+    Row,
+    SlotSet,
+    as_entities,
+    atis,
+    nlupp_banking,
+    nlupp_hotels,
+    restaurant8k,
+    slurp,
+    snips,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--n-held-out", type=int, default=None)
     parser.add_argument("--seeds", type=int, nargs="+", default=[7])
     parser.add_argument("--weights", choices=["lora", "full"], default="lora", help="full: all weights are trained")
+    parser.add_argument("--entities", action="store_true", help='answers are lists of {"type", "text"}')
     parser.add_argument("--option", action="append", default=[], help="name=value of train.spans, for comparisons")
     chosen = parser.parse_args(arguments)
     load = "/".join(f"{value:.1f}" for value in os.getloadavg())
@@ -69,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("| set | pairs | seed | | mean field F1 | exact | intent | own ms | CPU s | KiB | confidence |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for one in chosen_sets(chosen):
+        one = as_entities(one) if chosen.entities else one
         for n in chosen.n_train:
             for seed in chosen.seeds:
                 measure(one, n, seed, chosen)
@@ -162,7 +175,8 @@ def train_students(
             print(f"{done.step}/{done.n_steps} {done.loss:.3f} {done.note}", file=sys.stderr, flush=True)
 
     blob, result = distill_spans(job, data, base=base, hooks=Hooks(on_step=on_step))
-    adapter, runtime = from_bytes(blob, head_sizes(plan, has_lists=False)), load_runtime(base)
+    has_lists = any(leaf.list_path for leaf in Assembler(one.schema, plan).leaves)
+    adapter, runtime = from_bytes(blob, head_sizes(plan, has_lists=has_lists)), load_runtime(base)
     student = SpanModel.build(
         base=base,
         runtime=runtime,
