@@ -13,6 +13,7 @@ from backend.domain.answers.json_values import MAX_CHARS
 from backend.domain.errors import InvalidInput, InvalidSpec, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.labeling.label_scores import read_scores
+from backend.domain.spec.gold import SIDES
 from backend.domain.spec.parsing import MAX_TEXT_CHARS
 
 MAX_BYTES = 5_000_000
@@ -21,7 +22,6 @@ MAX_GROUP = 200
 MAX_PROBLEMS = 20
 SHOWN_KEYS, SHOWN_KEY_CHARS = 5, 40  # of a row without the key that it needs
 _NO_OBJECT = "not a JSON object"
-_SIDES = {"train": "train", "heldout": "heldout", "test": "heldout"}
 
 
 class UploadPurpose(StrEnum):
@@ -181,10 +181,10 @@ def _side(value: Any) -> str | None:
     """A row that names no side has none, or an empty one, as tables do."""
     if value is None or value == "":
         return None
-    if not isinstance(value, str) or value not in _SIDES:
-        sides = ", ".join(f'"{name}"' for name in _SIDES)
+    if not isinstance(value, str) or value not in SIDES:
+        sides = ", ".join(f'"{name}"' for name in SIDES)
         raise ValueError(f'"split" must be one of {sides}, or left out')
-    return _SIDES[value]
+    return SIDES[value]
 
 
 def _completion(entry: Any) -> dict[str, Any]:

@@ -34,11 +34,12 @@ def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
     spec = parse_spec(document)
     check_reachable(spec)
     material = load_material(tenant_id, spec)
-    n_heldout = len(material.gold.heldout)
+    gold = material.gold
+    n_heldout = len(gold.heldout)
     if n_heldout < spec.gate.min_heldout:
         message = (
             f"{n_heldout} examples are held out and the gate needs {spec.gate.min_heldout}: "
-            f"{more_heldout(is_named=material.gold.is_named)}."
+            f"{more_heldout([*gold.train, *gold.heldout])}."
         )
         raise _wrong("/examples", "too_few_heldout", message)
     check_teacher(tenant_id, spec)

@@ -182,7 +182,7 @@ def _too_few_heldout(spec: Spec, examples: Sequence[Example], n_heldout: int) ->
             f"holding out {spec.examples.holdout:g} of {len(examples) - n_trained} examples{free} gives {n_heldout} "
             "for the evaluation"
         )
-    return f"{text} and the gate needs {spec.gate.min_heldout}; {more_heldout(is_named=n_named > 0)}"
+    return f"{text} and the gate needs {spec.gate.min_heldout}; {more_heldout(examples)}"
 
 
 def _wrong(spec: Spec, i: int, message: str, code: str) -> Problem:

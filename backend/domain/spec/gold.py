@@ -11,7 +11,7 @@ import hmac
 import math
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -38,6 +38,7 @@ class Gold(Protocol):
 
 E = TypeVar("E", bound=Gold)
 TRAIN, HELDOUT = "train", "heldout"
+SIDES = {"train": TRAIN, "heldout": HELDOUT, "test": HELDOUT}  # the last as data sets call it
 _NEITHER = "neither"
 
 
@@ -130,11 +131,13 @@ def n_heldout_at_least(examples: Sequence[Gold], *, holdout: float) -> int:
     return n if side == HELDOUT else math.ceil(_exact(holdout, n))
 
 
-def more_heldout(*, is_named: bool) -> str:
-    """Tell what to do where fewer examples are held out than the gate needs; `is_named` as in `GoldSplit`."""
-    if is_named:
+def more_heldout(examples: Iterable[Gold]) -> str:
+    """Tell what to do where fewer of the examples are held out than the gate needs."""
+    sides = {example.split for example in examples}
+    if HELDOUT in sides:
         return 'add gold examples with "split": "heldout", or lower gate.min_heldout'
-    return "add gold examples, raise examples.holdout, or lower gate.min_heldout"
+    kind = ' that do not say "split": "train"' if TRAIN in sides else ""
+    return f"add gold examples{kind}, raise examples.holdout, or lower gate.min_heldout"
 
 
 def _exact(share: float, n: int) -> float:

@@ -3,9 +3,10 @@
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from backend.domain.spec.fields import MAX_INLINE, MAX_TEXT_CHARS, Part, Text, UploadId
+from backend.domain.spec.gold import SIDES
 from backend.domain.spec.reward import RewardVerifier
 
 
@@ -54,15 +55,7 @@ def _answer_text(value: object) -> object:
 Answer = Annotated[str, BeforeValidator(_answer_text, json_schema_input_type=Any)]
 
 
-def _side_name(value: object) -> object:
-    """Read "test", as data sets call it, as "heldout"."""
-    return "heldout" if value == "test" else value
-
-
-Side = Annotated[
-    Literal["train", "heldout"],
-    BeforeValidator(_side_name, json_schema_input_type=Literal["train", "heldout", "test"]),
-]
+Side = Annotated[Literal["train", "heldout", "test"], AfterValidator(SIDES.__getitem__)]
 
 
 class Example(Part):

@@ -37,7 +37,7 @@ def gold_line(spec: Spec, gold: GoldSplit[Example]) -> PreflightLine:
         Check.GOLD,
         f"{text} and the gate needs {least}.{left_out}",
         code="too_few_heldout",
-        what_to_do=f"{_upper(more_heldout(is_named=gold.is_named))}.",
+        what_to_do=f"{_upper(more_heldout([*gold.train, *gold.heldout]))}.",
     )
 
 

@@ -421,8 +421,15 @@ def test_named_sides_that_leave_too_little_for_the_evaluation_are_told_as_such()
     trained = [row | ({"split": "train"} if i < 50 else {}) for i, row in enumerate(rows)]
     (problem,) = problems(document(examples={"inline": trained}))
     assert "holding out 0.3 of 10 examples that do not say train gives 3" in problem.message
+    assert 'add gold examples that do not say "split": "train", raise' in problem.message
     enough = [row | ({"split": "test"} if i < 20 else {}) for i, row in enumerate(rows)]
     assert parse_spec(document(examples={"inline": enough})).examples.inline[0].split == "heldout"
+
+
+def test_a_side_that_is_none_is_told_with_all_that_there_are() -> None:
+    (problem,) = problems(document(examples={"inline": [{"input": "a", "output": "refund", "split": "dev"}]}))
+    assert (problem.pointer, problem.code) == ("/examples/inline/0/split", "unknown_value")
+    assert all(side in problem.message for side in ("train", "heldout", "test"))
 
 
 def properties(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -55,8 +55,9 @@ def test_gold_that_the_spec_holds_out_by_name_is_told_with_what_is_left_out_for_
     assert line.status is LineStatus.PASSED
     assert "20 gold examples are held out, as the spec names them" in line.sentence
     assert "2 others share a text or a group with them, and do not train" in line.sentence
-    short = gold_line(spec_of(), gold_of(19, is_named=True))
-    assert "split" in short.what_to_do
+    named = tuple(Example(input=f"text {i}", output="refund", split="heldout") for i in range(19))
+    short = gold_line(spec_of(), GoldSplit(train=(), heldout=named, n_duplicates=0, is_named=True))
+    assert '"split": "heldout"' in short.what_to_do
     assert "holdout" not in short.what_to_do
 
 
