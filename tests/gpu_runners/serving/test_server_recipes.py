@@ -126,7 +126,8 @@ def test_packs_change_no_answer_rules_come_first_and_what_was_found_out_is_told(
         usage = found[0]["usage"]["completion_tokens_details"]
         assert usage["accepted_prediction_tokens"] <= found[0]["usage"]["completion_tokens"]
         ruled = ask(server, packed, "a zeppelin", n=asked)
-        assert (ruled["kolm"], ruled["usage"]["total_tokens"]) == ({"rule": 0}, 0)
+        assert (ruled["kolm"]["rule"], ruled["usage"]["total_tokens"]) == (0, 0)
+        assert {one["path"] for one in ruled["kolm"]["fields"]} == {"/size", "/n"}
         assert server.metrics()["kolm_server_finished_rule_total"] == 1
         server.process.send_signal(signal.SIGTERM)
         server.process.wait(30)
