@@ -60,10 +60,10 @@ class CompilesView(APIView):
             OpenApiParameter("status", OpenApiTypes.STR, enum=[status.value for status in CompileStatus]),
             OpenApiParameter("name", OpenApiTypes.STR),
         ],
-        responses=page_schema("CompileList", CompileShape()),
+        responses=page_schema("CompileList", CompileSummary()),
     )
     def get(self, request: Request) -> Response:
-        """All compiles, newest first, without their specs."""
+        """All compiles, newest first, without their specs, preflights, quality cards and drafts."""
         rows = Compile.objects.of_tenant(request.auth.tenant_id)
         for name in ("status", "name"):
             if name in request.query_params:

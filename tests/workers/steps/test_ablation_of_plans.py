@@ -98,7 +98,7 @@ def test_an_arm_with_another_student_trains_on_the_same_pairs_and_pays_for_no_la
     recorded(monkeypatch)
     row = make(plan="auto", sampling={"k_select": 26})
     source = walked_and_measured(start(row), row)
-    with tenant_scope(source.tenant_id), pytest.raises(Conflict, match=r"adapter already.*Take the arm frozen"):
+    with tenant_scope(source.tenant_id), pytest.raises(Conflict, match=r"adapter already.*Take the arm contrastive or frozen"):
         ablations.start(source, Arm.ADAPTER, budget_microusd=None, api_key_id=None)
     arm = arm_of(source, Arm.FROZEN)
     ours, theirs = (step(one, StepName.LABELING).output for one in (source, arm))
@@ -126,7 +126,7 @@ def test_an_arm_asks_again_about_its_own_inputs_and_about_none_that_it_took_over
     own = after.keys() - before.keys()
     copied = after.keys() & before.keys()
     assert {text: after[text] for text in copied} == {text: before[text] for text in copied}
-    n_again = sum(after[text] - 1 for text in own)
+    n_again = sum(after[text] > 1 for text in own)  # one call each, of several answers
     assert n_again == sum(n_asked_again(arm)) <= (len(own) + n_again) / 4
     assert n_again > 0 or kind is Arm.FIXED, "which has too few of its own where most were bought before"
     assert asked(arm) == own
