@@ -98,7 +98,10 @@ def test_an_arm_with_another_student_trains_on_the_same_pairs_and_pays_for_no_la
     recorded(monkeypatch)
     row = make(plan="auto", sampling={"k_select": 26})
     source = walked_and_measured(start(row), row)
-    with tenant_scope(source.tenant_id), pytest.raises(Conflict, match=r"adapter already.*Take the arm contrastive or frozen"):
+    with (
+        tenant_scope(source.tenant_id),
+        pytest.raises(Conflict, match=r"adapter already.*Take the arm contrastive or frozen"),
+    ):
         ablations.start(source, Arm.ADAPTER, budget_microusd=None, api_key_id=None)
     arm = arm_of(source, Arm.FROZEN)
     ours, theirs = (step(one, StepName.LABELING).output for one in (source, arm))
