@@ -21,6 +21,8 @@ LOCKS = {
     ROOT / "deploy" / "models.lock.txt": ("worker", "runner"),
     ROOT / "deploy" / "node.lock.txt": ("node",),  # only where set-up finds no npm
 }
+# a group has nothing of the project itself: the clients' pins are at odds with ours
+CLIENTS_LOCK = ROOT / "deploy" / "clients.lock.txt"
 NOT_LOCKED = re.compile(r"(torch|triton|cuda-[\w-]+|nvidia-[\w-]+)==")
 
 HEAD = """\
@@ -29,6 +31,10 @@ HEAD = """\
 #   torch   its wheel, and so its hash, differs by platform and by CPU or CUDA: `torch==2.13.0` is a call of its own
 #   nvidia-*, cuda-*, triton   the CUDA build of torch brings its own; a CPU build needs none of them
 # Install with:  pip install --no-deps --require-hashes -r {name} && pip install torch==2.13.0
+"""
+_CLIENTS_HEAD = """\
+# Written by `make lock` from pyproject.toml's group `clients`: do not edit.
+# Install with:  pip install --no-deps --require-hashes -r deploy/clients.lock.txt
 """
 
 
@@ -39,8 +45,11 @@ def strip_torch(compiled: str) -> str:
 
 
 def compile_lock(extras: tuple[str, ...]) -> str:
-    command = ["uv", "pip", "compile", "pyproject.toml", "--universal", "--python-version", "3.11", "--generate-hashes"]
-    command += [part for extra in extras for part in ("--extra", extra)]
+    return _compile("pyproject.toml", *(part for extra in extras for part in ("--extra", extra)))
+
+
+def _compile(*sources: str) -> str:
+    command = ["uv", "pip", "compile", *sources, "--universal", "--python-version", "3.11", "--generate-hashes"]
     command += ["--no-header", "--no-annotate", "--quiet"]
     return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
@@ -49,6 +58,7 @@ def main() -> int:
     try:
         for path, extras in LOCKS.items():
             path.write_text(HEAD.format(name=path.relative_to(ROOT)) + strip_torch(compile_lock(extras)))
+        CLIENTS_LOCK.write_text(_CLIENTS_HEAD + _compile("--group", "clients"))
     except FileNotFoundError:
         print("make lock needs uv: install it with `pipx install uv` or `pip install uv`.", file=sys.stderr)
         return 1
