@@ -64,7 +64,7 @@ def _shape_of(row: Mapping[str, Any]) -> RecordShape:
 
 
 def _is_built(value: Any) -> bool:
-    decoded = _decoded(value)
+    decoded = _decode(value)
     return isinstance(decoded, dict | list) and bool(_turns(decoded) or _turns(_messages_in(decoded)))
 
 
@@ -128,7 +128,7 @@ def _row(before: list[Turn], answer: str) -> dict[str, str]:
 
 
 def _of_sides(asked: Any, answered: Any) -> dict[str, str]:
-    asked, answered = _decoded(asked), _decoded(answered)
+    asked, answered = _decode(asked), _decode(answered)
     turns = _turns(asked) or _turns(_messages_in(asked))
     answer = _answer(answered)
     if turns:
@@ -180,7 +180,7 @@ def _plain(value: Any, keys: tuple[str, ...]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _decoded(value: Any) -> Any:
+def _decode(value: Any) -> Any:
     """A cell of a CSV export holds JSON as text."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
         try:
@@ -191,7 +191,7 @@ def _decoded(value: Any) -> Any:
 
 
 def _turns(value: Any) -> list[Turn]:
-    value = _decoded(value)
+    value = _decode(value)
     if not isinstance(value, list):
         return []
     turns = [_turn(message) for message in value]

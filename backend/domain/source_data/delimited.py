@@ -77,7 +77,9 @@ def find_delimiter(head: Sequence[str]) -> str:
         except csv.Error:
             continue
         width, n = Counter(widths).most_common(1)[0] if widths else (1, 0)
-        rank = (n / len(widths), width) if width > 1 and n >= LEAST_SHARE * len(widths) else (0.0, 0)
+        rank = (
+            (n / len(widths), width) if width > 1 and (min(widths) > 1 or n >= LEAST_SHARE * len(widths)) else (0.0, 0)
+        )
         if rank > best:
             best, chosen = rank, delimiter
     return chosen

@@ -17,11 +17,11 @@ def infer_schema(answers: Sequence[str]) -> dict[str, Any]:
     >>> infer_schema(['{"total": 3}', '{"total": null}'])["properties"]
     {'total': {'type': ['integer', 'null']}}
     """
-    values = [value for value in map(_decoded, answers) if isinstance(value, dict)]
+    values = [value for value in map(_decode, answers) if isinstance(value, dict)]
     return _object(values, _DEPTH)
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

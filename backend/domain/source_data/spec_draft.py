@@ -38,7 +38,7 @@ def draft_spec(source: Source, options: DraftOptions) -> str:
     lines = [
         f"# {_file_line(source, options)}",
         f"name: {options.name}",
-        f"task: {_quoted(options.task)}",
+        f"task: {_quote(options.task)}",
         "",
         *_output(source, options),
         "",
@@ -101,10 +101,10 @@ def _labels(labels: Sequence[LabelCount], descriptions: Mapping[str, str]) -> li
     lines.append("  labels:  # say what each means: a description helps the teacher more than any other line here")
     for label in labels[:MAX_LABELS]:
         share = f"{label.n:,} rows, {label.share_ppm / 10_000:.1f} %"
-        lines.append(f"    - name: {_quoted(label.name)}  # {share}")
+        lines.append(f"    - name: {_quote(label.name)}  # {share}")
         described = descriptions.get(label.name, "")
         if described:
-            lines.append(f"      description: {_quoted(described)}")
+            lines.append(f"      description: {_quote(described)}")
         else:
             lines.append(f"      # {_comment('such as: ' + label.example)}")
     if len(labels) > MAX_LABELS:
@@ -113,7 +113,7 @@ def _labels(labels: Sequence[LabelCount], descriptions: Mapping[str, str]) -> li
 
 
 def _examples(profile: DataProfile, options: DraftOptions) -> list[str]:
-    place = f"upload: {options.upload}" if options.upload else f"file: {_quoted(options.file)}"
+    place = f"upload: {options.upload}" if options.upload else f"file: {_quote(options.file)}"
     if profile.kind is TaskKind.INPUTS:
         return [
             f"captures:\n  {place}  # real inputs without answers; the teacher labels those that teach most",
@@ -142,7 +142,7 @@ def _yaml(value: Mapping[str, Any], indent: str) -> list[str]:
         if isinstance(inner, Mapping) and inner and len(indent) + len(key) + len(flat) > WIDTH:
             lines += [f"{indent}{_key(key)}:", *_yaml(inner, indent + "  ")]
         else:
-            text = _quoted(inner) if isinstance(inner, str) else flat
+            text = _quote(inner) if isinstance(inner, str) else flat
             lines.append(f"{indent}{_key(key)}: {text}")
     return lines
 
@@ -155,7 +155,7 @@ _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A YAML scalar that is this text under every reader: plain where that is safe, else JSON's quotes."""
     is_plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS and len(text) <= WIDTH
     return text if is_plain else _json(text)
