@@ -1,4 +1,5 @@
-"""Which columns are the input, the answer, the group and the side: by their names, then by what stands in them."""
+"""The choice of the columns that are the input, the answer, the group and the side: by their names, then by what
+stands in them."""
 
 import json
 import re
@@ -100,7 +101,7 @@ def infer_mapping(columns: Sequence[str], records: Sequence[Record]) -> ColumnMa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """What is known of a column by its first rows."""
+    """A column as its first rows show it."""
 
     name: str
     n_filled: int
@@ -136,7 +137,7 @@ class _Column:
 
 
 def _output_among(names: Sequence[str], seen: Mapping[str, _Column]) -> str | None:
-    """By its name; else the one column of few short values that repeat."""
+    """Choose it by its name; else the one column of few short values that repeat."""
     if len(names) < 2:
         return None
     named = [(rank, name) for name in names if (rank := _rank(name, OUTPUT_NAMES)) is not None]
@@ -148,7 +149,7 @@ def _output_among(names: Sequence[str], seen: Mapping[str, _Column]) -> str | No
 
 
 def _inputs_among(names: Sequence[str], seen: Mapping[str, _Column]) -> list[str]:
-    """By its name, with a subject or title before it; else the column of the longest texts."""
+    """Choose it by its name, with a subject or title before it; else the column of the longest texts."""
     texts = [name for name in names if not seen[name].has_numbers_alone]
     named = sorted((rank, name) for name in texts if (rank := _rank(name, INPUT_NAMES)) is not None)
     if not named:

@@ -117,7 +117,7 @@ def _of_turns(turns: list[Turn]) -> dict[str, str] | None:
 
 
 def _row(before: list[Turn], answer: str) -> dict[str, str]:
-    """Of one message of a user, the message; of several turns all of them, each with its role."""
+    """The one message of a user; of several turns all of them, each with its role."""
     spoken = [turn for turn in before if turn.role != "system" and turn.text]
     users = [turn for turn in spoken if turn.role == "user"]
     text = (
@@ -151,7 +151,7 @@ def _answer(value: Any) -> str:
             turn = _turn(choices[0].get("message"))
             return turn.text if turn else str(choices[0].get("text") or "")
         if isinstance(generations := value.get("generations"), list):
-            return _generated(generations)
+            return _first_generation(generations)
         if turns := _turns(value.get("messages")):
             return turns[-1].text
         if (turn := _turn(value)) is not None:
@@ -161,7 +161,7 @@ def _answer(value: Any) -> str:
     return _plain(value, _OUTPUT_KEYS)
 
 
-def _generated(generations: Any) -> str:
+def _first_generation(generations: Any) -> str:
     while isinstance(generations, list) and generations:
         generations = generations[0]
     return str(generations.get("text") or "") if isinstance(generations, dict) else ""

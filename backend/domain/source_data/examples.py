@@ -108,7 +108,7 @@ def _answer(value: Any, names: Sequence[str]) -> str:
 
 
 def _clean(text: str) -> str:
-    """Without what no upload may hold. Line breaks, tabs, emojis and marks of writing direction stay."""
+    """Drop what no upload may hold. Line breaks, tabs, emojis and marks of writing direction stay."""
     if text.isascii() and text.isprintable():
         return text.strip()
     return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs")).strip()

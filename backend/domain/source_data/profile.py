@@ -54,7 +54,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataProfile:
-    """What a file is worth for a compile. Counts are of usable rows; `n_duplicates` of rows whose text and answer were
+    """A file's worth for a compile. Counts are of usable rows; `n_duplicates` of rows whose text and answer were
     there before, `n_conflicting` of rows whose text has another answer elsewhere."""
 
     kind: TaskKind
@@ -108,7 +108,7 @@ def profile_of(
 
 
 def kind_of(rows: Sequence[SourceExample]) -> TaskKind:
-    """What the answers are: JSON objects, few short values that repeat (at most a spec's labels), or texts."""
+    """Tell JSON objects, few short values that repeat and texts apart."""
     outputs = [row.output for row in rows if row.output]
     if not outputs:
         return TaskKind.INPUTS

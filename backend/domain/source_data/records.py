@@ -37,7 +37,7 @@ class RowProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """What a file holds. `n_rows` counts the rows of the file, usable or not; where the file is larger than what was
+    """The content of a file. `n_rows` counts the rows of the file, usable or not; where the file is larger than what was
     asked for, `records` is a sample of them. `notes` are sentences for whoever sent it."""
 
     format: SourceFormat

@@ -48,7 +48,7 @@ def find_encoding(chunks: Iterable[bytes]) -> TextEncoding:
 
 
 def _utf16_without_mark(head: bytes) -> str | None:
-    """In western text of UTF-16 every second byte is 0, and no byte of other texts is."""
+    """Every second byte of western text in UTF-16 is 0, and no byte of other texts is."""
     pairs = len(head) // 2
     if pairs < 4:
         return None
