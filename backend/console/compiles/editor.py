@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 
 from backend.compiles.lifecycle import submission
 from backend.compiles.models import Compile, Upload
-from backend.compiles.uploads import UploadPurpose, store_upload
+from backend.compiles.uploads import UploadPurpose, store_upload, with_upload_ids
 from backend.console.access import ConsoleRequest, page
 from backend.console.compiles.spec_text import MAX_BYTES, SpecText, read_spec, with_budget
 from backend.domain.canonical import sha256_hex
@@ -139,7 +139,9 @@ def preflight_spec(request: ConsoleRequest) -> HttpResponse:
     tenant_id = request.team_session.tenant_id
     text, budget = request.POST.get("spec", ""), request.POST.get("budget", "")
     try:
-        spec = parse_spec(with_budget(read_spec(text).value, budget))
+        with tenant_scope(tenant_id):
+            document = with_upload_ids(tenant_id, with_budget(read_spec(text).value, budget))
+        spec = parse_spec(document)
         context: dict[str, Any] = {"preflight": preflight_of(tenant_id, spec)[0]}
     except CustomerError as error:
         context = {"fault": error.message}
@@ -153,7 +155,7 @@ def _settings_of(request: ConsoleRequest, text: str, budget: str) -> Preflight |
     """The lines that rows decide, of a text that was refused: nobody is waited for. None where it is no spec."""
     tenant_id = request.team_session.tenant_id
     try:
-        spec = parse_spec(with_budget(read_spec(text).value, budget))
+        spec = parse_spec(with_upload_ids(tenant_id, with_budget(read_spec(text).value, budget)))
         return in_order(check_settings(tenant_id, spec).lines)
     except CustomerError:
         return None

@@ -105,7 +105,7 @@ def _front_rows(reader: "_csv.Reader", skipped: int) -> list[tuple[int, list[str
 
 
 def _is_header(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Say whether the first row names columns: no name is long, a sentence or a number, and none stands under itself."""
+    """Say whether the first row names columns: none is long, a sentence or a number, or stands under itself."""
     cells = [cell.strip() for cell in first]
     if len(cells) == 1 and len(cells[0].split()) > 2:
         return False

@@ -37,8 +37,8 @@ class RowProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """The content of a file. `n_rows` counts the rows of the file, usable or not; where the file is larger than what was
-    asked for, `records` is a sample of them. `notes` are sentences for whoever sent it."""
+    """The content of a file. `n_rows` counts its rows, usable or not; where it is larger than what was asked for,
+    `records` is a sample of them. `notes` are sentences for whoever sent it."""
 
     format: SourceFormat
     columns: tuple[str, ...]
