@@ -186,12 +186,10 @@ def _handle_post(request: ConsoleRequest) -> HttpResponse:
         return _upload(request, text, budget)
     if act == "check":
         return _editor(request, text=text, budget=budget, is_checked=True)
-    tenant_id = request.team_session.tenant_id
     document: SpecText | None = None
     try:
         document = read_spec(text)
-        value = with_budget(document.value, budget)
-        public_id = run_once(tenant_id, _key(request), lambda: _submit(request, value))
+        public_id = submit_text(request, text, budget)
     except CustomerError as error:
         faults, preflight = _faults(error, document), _settings_of(request, text, budget)
         return _editor(request, text=text, budget=budget, faults=faults, preflight=preflight, status=422)
@@ -199,10 +197,17 @@ def _handle_post(request: ConsoleRequest) -> HttpResponse:
     return redirect("console:compile", public_id)
 
 
-def _key(request: ConsoleRequest) -> str:
-    """Return the idempotency key of this form and text: sent again it is the same compile; changed (after going back),
+def submit_text(request: ConsoleRequest, text: str, budget: str) -> str:
+    """Queue a compile of a spec's text, once however often its form is sent; its id. Raises CustomerError."""
+    value = with_budget(read_spec(text).value, budget)
+    key = _key(request.POST.get("token", ""), budget, text)
+    return run_once(request.team_session.tenant_id, key, lambda: _submit(request, value))
+
+
+def _key(*parts: str) -> str:
+    """Return the idempotency key of a form and its text: sent again it is the same compile; changed (after going back),
     another."""
-    form_text = "\n".join(request.POST.get(name, "") for name in ("token", "budget", "spec"))
+    form_text = "\n".join(parts)
     return f"console/compile/{sha256_hex(form_text.encode('utf-8', 'replace'))}"
 
 
