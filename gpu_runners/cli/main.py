@@ -41,6 +41,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "What is there": {
         "ls": Entry("api.listings:ls", "Compiles or artifacts, newest first."),
         "show": Entry("api.listings:show", "Whatever has an id: cmp_…, art_…, drf_…, key_…, we_… and so on."),
+        "open": Entry("api.opening:open_page", "Open the console's page of a compile, an artifact or a deployment."),
+        "logs": Entry("api.logs:logs", "The events of a compile, with the time of each; -f follows them."),
         "pull": Entry("api.compiles:pull", "Download an artifact."),
         "drafts": Entry("api.drafts:drafts", "The draft cache: what it holds, what it saves, deleting from it."),
         "registry": Entry("api.registry:registry", "Epochs of structural recipes that many tenants share."),
@@ -74,6 +76,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "logout": Entry("api.account:logout", "Forget a saved login; the key itself stays valid."),
         "whoami": Entry("api.account:whoami", "Which tenant and key this is, and of which installation."),
         "keys": Entry("api.account:keys", "API keys."),
+        "teacher-keys": Entry(
+            "api.teacher_keys:teacher_keys", "Your keys for teachers: stored sealed, tried, forgotten."
+        ),
         "usage": Entry("api.money:usage", "What was used, and what it cost."),
         "bill": Entry("api.money:bill", "This month's bill so far, or that of one compile."),
         "budgets": Entry("api.money:budgets", "What a month may cost."),
