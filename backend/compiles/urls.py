@@ -29,4 +29,5 @@ urlpatterns = [
     path("v1/uploads/<str:upload>", uploads.UploadView.as_view()),
     path("v1/teacher_keys", material.TeacherKeysView.as_view()),
     path("v1/teacher_keys/<str:key>", material.TeacherKeyView.as_view()),
+    path("v1/teacher_keys/<str:key>/test", material.TeacherKeyTestView.as_view()),
 ]

@@ -11,7 +11,7 @@ an event stream that breaks is taken up where it broke. docs/client.md has all o
 """
 
 from .account import AccountState, Bill, BillLine, Budget, Invoice, Member, Plan, UsageRow
-from .client import Client
+from .client import VERSION, Client
 from .deployments import Deployment
 from .documents import Unreadable, read_document
 from .errors import (
@@ -44,6 +44,7 @@ from .rows import (
     Slice,
     Step,
     TeacherKey,
+    TeacherKeyTest,
     Tenant,
     Upload,
     UsageTotal,
@@ -51,8 +52,10 @@ from .rows import (
 )
 from .webhooks import BadSignature, WebhookDelivery, WebhookEndpoint, WebhookEvent, sign, verify
 
+__version__ = VERSION
 __all__ = [
     "TERMINAL",
+    "VERSION",
     "AccountState",
     "ApiKey",
     "Artifact",
@@ -89,6 +92,7 @@ __all__ = [
     "Slice",
     "Step",
     "TeacherKey",
+    "TeacherKeyTest",
     "Tenant",
     "Unauthenticated",
     "Unreadable",

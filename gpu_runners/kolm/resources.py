@@ -125,6 +125,10 @@ class Compiles(Resource):
         breaks is taken up where it broke."""
         return Follower(transport=self.transport, compile_id=id, after=after).events()
 
+    def log(self, id: str, *, after: int = 0) -> Iterator[Event]:
+        """Every event so far, from the one behind `after`; the compile is not waited for."""
+        return Follower(transport=self.transport, compile_id=id, after=after).page()
+
     def estimate(self, spec: Spec, *, drafts: bool = False) -> Estimate:
         path = "/v1/compiles/estimate" + ("?drafts=true" if drafts else "")
         return build(Estimate, self._post(path, document_of(spec)))

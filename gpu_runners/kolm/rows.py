@@ -294,6 +294,15 @@ class TeacherKey(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherKeyTest(Row):
+    """Whether a provider accepts a stored key; `detail` is its answer in a sentence."""
+
+    id: str
+    passed: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant(Row):
     id: str
     name: str

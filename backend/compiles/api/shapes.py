@@ -89,6 +89,13 @@ class TeacherKeyShape(Shape[TeacherKey]):
     created_at = Time()
 
 
+class TeacherKeyTestShape(s.Serializer[Any]):
+    id = s.CharField(help_text="The key that was tried.")
+    object = Constant("teacher_key_test")
+    passed = s.BooleanField()
+    detail = s.CharField(help_text="What the provider answered, in a sentence; nothing of its answer is repeated.")
+
+
 class DraftSavingShape(s.Serializer[Any]):
     """Nulls where no worker could say, and then `reason` says why."""
 

@@ -11,9 +11,9 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from backend.compiles import teacher_keys
 from backend.compiles.models import TeacherKey, Upload
+from backend.compiles.teacher_key_trials import try_key
 from backend.compiles.uploads import UploadPurpose
 from backend.console.access import ConsoleRequest, page
-from backend.compiles.teacher_key_trials import try_key
 from backend.console.compiles.editor import Checked, check_text, examples, submit_text
 from backend.console.rows_and_forms import own_row
 from backend.console.start.form import DEMO, MOST_DESCRIBED, OTHER, StartForm, is_address, provider_choices
