@@ -1,5 +1,7 @@
 """/v1/teacher_keys: the customer's keys for teachers."""
 
+from typing import ClassVar
+
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.decorators import method_decorator

@@ -5,10 +5,12 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.http import QueryDict
 
 from backend.domain.errors import InvalidInput
-from backend.domain.money.teacher_catalog import VENDORS, TeacherVendor, find_vendor
+from backend.domain.money.teacher_catalog import VENDORS, PricedModel, TeacherVendor, find_vendor, models_of
+from backend.domain.money.vendor_prices import shipped_prices
 from backend.domain.source_data.source import Source
 from backend.domain.source_data.spec_draft import DEMO_TEACHER, DraftOptions, draft_spec
 
@@ -65,6 +67,15 @@ class StartForm:
     def teacher_url(self) -> str:
         return self.base_url if self.vendor is None else self.vendor.base_url
 
+    @property
+    def models(self) -> list[PricedModel]:
+        """The vendor's models with their prices; the operator's go before the shipped ones, as for a compile."""
+        if self.vendor is None:
+            return []
+        own = {(row.provider, row.model) for row in settings.KOLM_TEACHER_PRICES.rows}
+        shipped = [row for row in shipped_prices().rows if (row.provider, row.model) not in own]
+        return models_of(self.vendor, [*settings.KOLM_TEACHER_PRICES.rows, *shipped])
+
     def spec_text(self, source: Source, upload: str) -> str:
         """The spec. Raises InvalidInput for a number that is none."""
         names = [label.name for label in source.profile.labels]
@@ -84,7 +95,8 @@ class StartForm:
             return dict(DEMO_TEACHER)
         vendor = self.vendor
         teacher: dict[str, Any] = {"provider": "openai_compatible", "base_url": self.teacher_url}
-        teacher["model"] = self.model or (vendor.suggested if vendor else "")
+        is_known = vendor is None or any(each.model == self.model for each in self.models)
+        teacher["model"] = self.model if is_known or vendor is None else vendor.suggested
         if self.api_key:
             teacher["api_key"] = self.api_key
         prices = {"input_usd_per_mtok": self.price_input, "output_usd_per_mtok": self.price_output}

@@ -3,7 +3,6 @@ spec that it makes is checked and estimated by what checks the editor's text."""
 
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -20,8 +19,7 @@ from backend.console.start.form import DEMO, MOST_DESCRIBED, OTHER, StartForm, i
 from backend.console.uploads.pages import source_context, stored_source
 from backend.domain.errors import CustomerError, InvalidInput
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.money.teacher_catalog import PricedModel, models_of, wrong_vendor
-from backend.domain.money.vendor_prices import shipped_prices
+from backend.domain.money.teacher_catalog import wrong_vendor
 from backend.domain.roles import Permission
 from backend.domain.source_data.source import Source
 from backend.domain.source_data.spec_draft import guess_task, slug_of
@@ -136,7 +134,7 @@ def _beside(request: ConsoleRequest, upload: Upload, source: Source, form: Start
     return {
         "upload_id": public_id,
         "form": form,
-        "models": _models(form),
+        "models": form.models,
         "is_other": form.provider == OTHER,
         "is_demo": form.provider == DEMO,
         "spec_text": text,
@@ -144,15 +142,6 @@ def _beside(request: ConsoleRequest, upload: Upload, source: Source, form: Start
         "form_fault": fault,
         "wants_drafts": False,
     }
-
-
-def _models(form: StartForm) -> list[PricedModel]:
-    """The operator's prices go before the shipped ones, as for a compile."""
-    if form.vendor is None:
-        return []
-    own = {(row.provider, row.model) for row in settings.KOLM_TEACHER_PRICES.rows}
-    shipped = [row for row in shipped_prices().rows if (row.provider, row.model) not in own]
-    return models_of(form.vendor, [*settings.KOLM_TEACHER_PRICES.rows, *shipped])
 
 
 def _keys(request: ConsoleRequest) -> list[tuple[str, TeacherKey]]:
