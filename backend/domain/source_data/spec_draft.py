@@ -21,7 +21,8 @@ WIDTH = 110
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftOptions:
-    """`upload` is an upload's id; where it is empty, `file` names the file that the command uploads."""
+    """`upload` is an upload's id; where it is empty, `file` names the file that the command uploads, `columns` what is
+    what in it."""
 
     name: str
     task: str
@@ -29,6 +30,7 @@ class DraftOptions:
     budget_usd: Decimal = Decimal(5)
     upload: str = ""
     file: str = ""
+    columns: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     descriptions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -83,7 +85,7 @@ def _file_line(source: Source, options: DraftOptions) -> str:
     kind, n = source.profile.kind, source.profile.n_usable
     what = "inputs without answers" if kind is TaskKind.INPUTS else "examples"
     return _comment(
-        f"{n:,} {what} from {options.file or 'your data'}. `kolm check` reads this file, /docs explains it."
+        f"{n:,} {what} from {options.file or 'your data'}. The defaults of all that is left out are the service's."
     )
 
 
@@ -114,15 +116,17 @@ def _labels(labels: Sequence[LabelCount], descriptions: Mapping[str, str]) -> li
 
 def _examples(profile: DataProfile, options: DraftOptions) -> list[str]:
     place = f"upload: {options.upload}" if options.upload else f"file: {_quote(options.file)}"
+    if options.columns and not options.upload:
+        place += f"\n  columns: {_json_of(options.columns)}"
     if profile.kind is TaskKind.INPUTS:
         return [
-            f"captures:\n  {place}  # real inputs without answers; the teacher labels those that teach most",
+            "captures:  # real inputs without answers; the teacher labels those that teach most",
+            f"  {place}",
             "examples:",
             "  inline: []  # add answers that you know, 40 or more: they decide whether the model is published",
         ]
     if profile.n_heldout:
-        note = f"  # {profile.n_heldout:,} rows are your test set; no trainer sees them"
-        return ["examples:", f"  {place}{note}"]
+        return [f"examples:  # {profile.n_heldout:,} rows are your test set; no trainer sees them", f"  {place}"]
     share = "0.5" if profile.n_usable < ENOUGH_FOR_A_THIRD else "0.3"
     return ["examples:", f"  {place}", f"  holdout: {share}  # the share that only measures, and never trains"]
 
@@ -131,7 +135,10 @@ def _teacher(teacher: Mapping[str, Any]) -> list[str]:
     if dict(teacher) == dict(DEMO_TEACHER):
         note = "# the built-in demonstration: it knows kolm's examples, not your task"
         return ["teacher:  " + note, *_yaml(teacher, "  ")]
-    return ["teacher:", *_yaml(teacher, "  ")]
+    lines = ["teacher:", *_yaml(teacher, "  ")]
+    if "api_key" not in teacher:
+        lines.append("  # api_key: tk_...  # the id of your key: `kolm teacher-keys add NAME` stores it and prints one")
+    return lines
 
 
 def _yaml(value: Mapping[str, Any], indent: str) -> list[str]:
@@ -148,7 +155,7 @@ def _yaml(value: Mapping[str, Any], indent: str) -> list[str]:
 
 
 def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.lower() not in _WORDS else _json(name)
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.lower() not in _WORDS else _json_of(name)
 
 
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})  # YAML 1.1 reads them as values
@@ -158,12 +165,16 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
 def _quote(text: str) -> str:
     """A YAML scalar that is this text under every reader: plain where that is safe, else JSON's quotes."""
     is_plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS and len(text) <= WIDTH
-    return text if is_plain else _json(text)
+    return text if is_plain else _json_of(text)
 
 
-def _json(text: str) -> str:
-    """YAML takes JSON's escapes, but not as they are these line breaks and marks, which JSON leaves alone."""
-    return re.sub(r"[\u0085\u2028\u2029\ufeff]", lambda m: f"\\u{ord(m[0]):04x}", json.dumps(text, ensure_ascii=False))
+def _json_of(value: Any) -> str:
+    """A value on one line of YAML, which takes JSON but for these line breaks and marks as they are."""
+    return re.sub(r"[\u0085\u2028\u2029\ufeff]", _escape, json.dumps(value, ensure_ascii=False))
+
+
+def _escape(mark: re.Match[str]) -> str:
+    return f"\\u{ord(mark[0]):04x}"
 
 
 def _comment(text: str) -> str:
