@@ -296,7 +296,7 @@ class TeacherKey(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherKeyTest(Row):
-    """Whether a provider accepts a stored key; `detail` is its answer in a sentence."""
+    """The verdict of a provider on a stored key; `detail` is its answer in a sentence."""
 
     id: str
     passed: bool
