@@ -2,6 +2,7 @@
 another attempt may help. An export on the reader's machine is reported to nobody: its refusal is a sentence alone."""
 
 from backend.domain.errors import OurError
+from backend.domain.jobs.fair_turns import PREEMPTED
 
 
 class JobFailed(OurError):
@@ -17,6 +18,13 @@ class JobStopped(JobFailed):
 
     def __init__(self) -> None:
         super().__init__("The runner was stopped; the job can be resumed.", code="runner_stopping", retryable=True)
+
+
+class JobPreempted(JobFailed):
+    """The job gives its runner to another tenant's, after its checkpoint, and goes on at its next turn."""
+
+    def __init__(self) -> None:
+        super().__init__("The job gave way to another one; it goes on later.", code=PREEMPTED, retryable=True)
 
 
 class ExportRefused(Exception):
