@@ -2,7 +2,6 @@
 another attempt may help. An export on the reader's machine is reported to nobody: its refusal is a sentence alone."""
 
 from backend.domain.errors import OurError
-from backend.domain.jobs.fair_turns import PREEMPTED
 
 
 class JobFailed(OurError):
@@ -24,7 +23,7 @@ class JobPreempted(JobFailed):
     """The job gives its runner to another tenant's, after its checkpoint, and goes on at its next turn."""
 
     def __init__(self) -> None:
-        super().__init__("The job gave way to another one; it goes on later.", code=PREEMPTED, retryable=True)
+        super().__init__("The job gave way to another one; it goes on later.", code="preempted", retryable=True)
 
 
 class ExportRefused(Exception):

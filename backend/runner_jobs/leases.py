@@ -103,9 +103,10 @@ def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
     else:
         queued = Q(token_sha256="")
     with transaction.atomic():
-        jobs = RunnerJob.objects.filter(queued, kind__in=kinds, attempts_in_vain__lt=MAX_ATTEMPTS)
-        is_due = turns.claimable(timezone.now()) | Q(status=RunnerJobStatus.QUEUED) & _fails_elsewhere(runner)
-        row = turns.lock_next(jobs.filter(is_due))
+        jobs = RunnerJob.objects.filter(
+            queued, status=RunnerJobStatus.QUEUED, kind__in=kinds, attempts_in_vain__lt=MAX_ATTEMPTS
+        )
+        row = turns.lock_next(jobs.filter(turns.may_be_claimed(timezone.now()) | _fails_elsewhere(runner)))
         if row is None:
             return None
         row.status = RunnerJobStatus.LEASED
@@ -184,7 +185,7 @@ def heartbeat(job_id: UUID, token: str, progress: Progress) -> HeartbeatAnswer:
             stage=progress.note if progress.note in set(SelectStage) else "",
             done=progress.step,
             total=progress.n_steps,
-            **_left(progress),
+            **_estimate(progress),
         ):
             raise JobGone
         _prolong(job_id)
@@ -202,7 +203,7 @@ def heartbeat(job_id: UUID, token: str, progress: Progress) -> HeartbeatAnswer:
     return HeartbeatAnswer(cancel=job.cancel_requested, preempt=preempt, lease_s=float(settings.KOLM_RUNNER_LEASE_S))
 
 
-def _left(progress: Progress) -> dict[str, Any]:
+def _estimate(progress: Progress) -> dict[str, Any]:
     """Return the runner's own estimate of what is left of the job, where it gives one."""
     if progress.eta_s is None:
         return {}

@@ -1,5 +1,5 @@
-"""When a job at work is asked to give its runner to another tenant's: at a heartbeat, by `fair_turns.preemptions`. It
-hands over a checkpoint, is queued again, and goes on from there when its turn comes."""
+"""Preemption of a job at work: at a heartbeat it is asked to give its runner to another tenant's, by
+`fair_turns.preemptions`. It hands over a checkpoint, is queued again, and goes on from there when its turn comes."""
 
 from datetime import datetime, timedelta
 
@@ -10,9 +10,9 @@ from django.utils import timezone
 from backend.domain.jobs.fair_turns import AT_ONCE, Preemption, WorkingJob, preemptions
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.runner_jobs.models import Runner, RunnerJob, RunnerJobStatus
-from backend.runner_jobs.turns import claimable, oldest_of_each, used_lately
+from backend.runner_jobs.turns import may_be_claimed, oldest_of_each, used_lately
 
-SETTLE_S = 5.0  # a runner that is free has taken a job by then
+IDLE_S = 5.0  # a runner that is free has taken a job by then
 GIVES_WAY_WITHIN_S = 180.0  # who was asked, and is still at work after that, is not counted on: a release of before
 
 
@@ -37,10 +37,10 @@ def must_give_way(job: RunnerJob) -> bool:
 
 def due_preemptions(now: datetime) -> list[Preemption]:
     """Each job at work that gives way, now or when its slice is over, to the tenant that it gives way to."""
-    waits = Q(queued_at=None, created_at__lt=now - timedelta(seconds=SETTLE_S))
-    waits |= Q(queued_at__lt=now - timedelta(seconds=SETTLE_S))
-    queued = RunnerJob.objects.filter(claimable(now), waits).exclude(kind__in=AT_ONCE)
-    heads = oldest_of_each(queued)
+    waits = Q(queued_at=None, created_at__lt=now - timedelta(seconds=IDLE_S))
+    waits |= Q(queued_at__lt=now - timedelta(seconds=IDLE_S))
+    jobs = RunnerJob.objects.filter(may_be_claimed(now), waits, status=RunnerJobStatus.QUEUED)
+    heads = oldest_of_each(jobs.exclude(kind__in=AT_ONCE))
     if not heads:
         return []
     return preemptions(jobs_at_work(now), heads, used_lately(), slice_s=float(settings.KOLM_RUNNER_SLICE_S))

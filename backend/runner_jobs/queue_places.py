@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
+from uuid import UUID
 
 from django.db import DatabaseError
 from django.utils import timezone
@@ -22,13 +23,13 @@ from backend.domain.jobs.queue_places import Place, places, pools, turns_ahead, 
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.rest.times import rfc3339
 from backend.runner_jobs.models import Runner, RunnerJob, RunnerJobStatus
-from backend.runner_jobs.preemption import SETTLE_S, due_preemptions, jobs_at_work, kinds_of
-from backend.runner_jobs.turns import used_lately, waiting_job
+from backend.runner_jobs.preemption import IDLE_S, due_preemptions, jobs_at_work, kinds_of
+from backend.runner_jobs.turns import used_lately, waiting_jobs
 from backend.tenants.isolation import tenant_scope
 
 Kinds = frozenset[RunnerJobKind]
 
-EVERY_S = 3.0
+EVERY_S, PAUSE_BY_LOOK = 3.0, 20.0  # or so many times as long as the last look took: of thousands of jobs
 ALIVE_S = 120.0  # since a runner's last report
 N_TYPICAL = 20  # ended jobs of a kind, whose median is what one is likely to take
 MOST_SHOWN = 50  # jobs a look: what is left comes at the next one
@@ -61,23 +62,28 @@ def show_places() -> int:
     global _next_look
     if time.monotonic() < _next_look:
         return 0
-    _next_look = time.monotonic() + EVERY_S
-    now = timezone.now()
-    news = [(job, line) for job, line in lines_now(now) if job.compile_id is not None and _is_news(job, line)]
-    return sum(_show(job, line) for job, line in news[:MOST_SHOWN])
+    began, lines = time.monotonic(), dict(lines_now(timezone.now()))
+    rows = RunnerJob.objects.filter(id__in=lines, status=RunnerJobStatus.QUEUED).exclude(compile_id=None)
+    n_shown = 0
+    for job in rows.only("id", "tenant_id", "compile_id", "step", "created_at", "queued_at", "shown_place"):
+        if n_shown < MOST_SHOWN and _is_news(job, lines[job.id]):
+            n_shown += _show(job, lines[job.id])
+    ended = time.monotonic()
+    _next_look = ended + max(EVERY_S, PAUSE_BY_LOOK * (ended - began))
+    return n_shown
 
 
 _next_look = 0.0
 
 
-def lines_now(now: datetime) -> list[tuple[RunnerJob, Line]]:
-    """Every queued job that takes turns with its line, those that wait for the same runners in the order of turns."""
-    queued = RunnerJob.objects.filter(status=RunnerJobStatus.QUEUED).exclude(kind__in=AT_ONCE)
-    rows = {row.id: row for row in queued.defer("inputs")}
-    if not rows:
+def lines_now(now: datetime) -> list[tuple[UUID, Line]]:
+    """The id and the line of every queued job that takes turns, those that wait for the same runners in the order of
+    turns."""
+    waiting = waiting_jobs(RunnerJob.objects.filter(status=RunnerJobStatus.QUEUED).exclude(kind__in=AT_ONCE))
+    if not waiting:
         return []
-    takes = typical_seconds({row.kind for row in rows.values()})
-    waiting = [_with_estimate(waiting_job(row), takes) for row in rows.values()]
+    takes = typical_seconds({job.kind for job in waiting})
+    waiting = [_with_estimate(job, takes) for job in waiting]
     working, used_s, preempted = jobs_at_work(now), used_lately(), due_preemptions(now)
     runners = _runners(now)
     out = []
@@ -85,7 +91,7 @@ def lines_now(now: datetime) -> list[tuple[RunnerJob, Line]]:
         order = turns_ahead([job for job in waiting if job.kind in pool], used_s)
         n_runners = sum(1 for kinds in runners if kinds & pool)
         at = places(order, [job for job in working if job.kinds & pool], preempted, n_runners=n_runners)
-        out += [(rows[job.job_id], Line(place=at[job.job_id], n_runners=n_runners, at=now)) for job in order]
+        out += [(job.job_id, Line(place=at[job.job_id], n_runners=n_runners, at=now)) for job in order]
     return out
 
 
@@ -127,7 +133,7 @@ def _pools(runners: list[Kinds], wanted: set[RunnerJobKind]) -> list[Kinds]:
 def _is_news(job: RunnerJob, line: Line) -> bool:
     """Say whether the line says something new; not oftener than every few seconds, and the seldomer the longer the
     wait."""
-    if (line.at - (job.queued_at or job.created_at)).total_seconds() < SETTLE_S:
+    if (line.at - (job.queued_at or job.created_at)).total_seconds() < IDLE_S:
         return False
     if job.shown_place is None:
         return True

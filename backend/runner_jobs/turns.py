@@ -15,7 +15,7 @@ from django.utils import timezone
 from backend.domain.jobs.fair_turns import AT_ONCE, AT_WORK_S, WINDOW_S, WaitingJob, in_turn
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.money.plans import plan
-from backend.runner_jobs.models import RunnerJob, RunnerJobStatus, RunnerTurn
+from backend.runner_jobs.models import RunnerJob, RunnerTurn
 from backend.usage.models import Account
 
 TRIES = 20  # tenants whose oldest job may be somebody else's just now
@@ -60,25 +60,29 @@ def _lock(jobs: QuerySet[RunnerJob]) -> RunnerJob | None:
 
 def oldest_of_each(jobs: QuerySet[RunnerJob]) -> list[WaitingJob]:
     """The oldest of these jobs of each tenant."""
-    rows = jobs.order_by("tenant_id", "created_at", "id").distinct("tenant_id")
-    return [waiting_job(row) for row in rows.only("id", "tenant_id", "kind", "created_at", "weight", "ran_s", "left_s")]
+    return waiting_jobs(jobs.order_by("tenant_id", "created_at", "id").distinct("tenant_id"))
 
 
-def waiting_job(row: RunnerJob) -> WaitingJob:
-    return WaitingJob(
-        job_id=row.id,
-        tenant_id=row.tenant_id,
-        kind=RunnerJobKind(row.kind),
-        created_at=row.created_at.timestamp(),
-        weight=row.weight,
-        ran_s=row.ran_s,
-        left_s=row.left_s,
-    )
+def waiting_jobs(jobs: QuerySet[RunnerJob]) -> list[WaitingJob]:
+    """The jobs as the rule reads them. Without a model's instance for each row: there may be thousands."""
+    rows = jobs.values_list("id", "tenant_id", "kind", "created_at", "weight", "ran_s", "left_s")
+    return [
+        WaitingJob(
+            job_id=id,
+            tenant_id=tenant_id,
+            kind=RunnerJobKind(kind),
+            created_at=created_at.timestamp(),
+            weight=weight,
+            ran_s=ran_s,
+            left_s=left_s,
+        )
+        for id, tenant_id, kind, created_at, weight, ran_s, left_s in rows
+    ]
 
 
-def claimable(now: datetime) -> Q:
-    """The queued jobs that a runner may claim now."""
-    return Q(status=RunnerJobStatus.QUEUED) & (Q(not_before=None) | Q(not_before__lte=now))
+def may_be_claimed(now: datetime) -> Q:
+    """The condition of a queued job on the time."""
+    return Q(not_before=None) | Q(not_before__lte=now)
 
 
 def used_lately() -> dict[UUID, float]:

@@ -3,9 +3,9 @@ over checkpoints and results (`sending`: beside all this, so that no heartbeat w
 
 The lease is the only authority: when it is lost (410) the child is killed and nothing is reported; when a heartbeat's
 answer says cancel, the child is killed and the job ends as `canceled`; when it says preempt, a training makes a
-checkpoint, and with it the job goes back to the queue (another tenant's turn). A server that does not answer decides nothing:
-the child works on, and what it made is kept and offered again, for as long as an outage may last. Meanwhile the job may
-have gone to another runner. Then both work, and the first heartbeat that comes through ends this one.
+checkpoint and goes back to the queue. A server that does not answer decides nothing: the child works on, and what it
+made is kept and offered again, for as long as an outage may last. Meanwhile the job may have gone to another runner.
+Then both work, and the first heartbeat that comes through ends this one.
 """
 
 import logging

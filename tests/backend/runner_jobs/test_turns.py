@@ -337,7 +337,7 @@ def test_a_start_is_expected_by_what_jobs_of_the_kind_took_lately(rows) -> None:
     beat(claimed("r1"), step=1, n_steps=10, eta_s=60.0)
     RunnerTurn.objects.all().delete()
     first, second = queue(short, waits_s=30), queue(short, waits_s=20)
-    lines = {job.id: line for job, line in queue_places.lines_now(timezone.now())}
+    lines = dict(queue_places.lines_now(timezone.now()))
     assert lines[first.id].place.starts_in_s == pytest.approx(60, abs=5)
     assert lines[second.id].place.starts_in_s == pytest.approx(660, abs=10)
 
@@ -352,7 +352,8 @@ def test_a_job_that_no_runner_takes_is_told_so(rows) -> None:
 def test_a_job_that_a_runner_took_meanwhile_is_shown_no_place(rows) -> None:
     _, short = rows
     queue(short)
-    ((job, line),) = queue_places.lines_now(timezone.now())
+    ((id, line),) = queue_places.lines_now(timezone.now())
+    job = RunnerJob.objects.get(id=id)
     claimed("r1")
     assert queue_places._show(job, line) == 0
     assert step_in_api(short)["queue"] is None
