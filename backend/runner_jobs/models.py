@@ -75,12 +75,7 @@ class RunnerJob(models.Model):
     settled_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = [
-            models.Index(fields=["status", "kind", "created_at"], name="runner_job_queue"),
-            models.Index(
-                fields=["tenant_id", "created_at", "id"], name="runner_job_turns", condition=models.Q(status="queued")
-            ),
-        ]
+        indexes = [models.Index(fields=["status", "kind", "created_at"], name="runner_job_queue")]
 
 
 class RunnerTurn(models.Model):

@@ -18,12 +18,6 @@ class Migration(migrations.Migration):
         migrations.AddField("runnerjob", "left_at", nullable_time()),
         migrations.AddField("runnerjob", "preempt_asked_at", nullable_time()),
         migrations.AddField("runnerjob", "shown_place", models.JSONField(null=True)),
-        migrations.AddIndex(
-            "runnerjob",
-            models.Index(
-                fields=["tenant_id", "created_at", "id"], name="runner_job_turns", condition=models.Q(status="queued")
-            ),
-        ),
         migrations.CreateModel(
             name="RunnerTurn",
             fields=[
