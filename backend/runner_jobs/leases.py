@@ -42,7 +42,7 @@ from backend.wakeups import RUNNERS, announce
 
 log = logging.getLogger("kolm.runner_jobs")
 
-MAX_ATTEMPTS = 4
+MAX_ATTEMPTS = turns.MAX_ATTEMPTS
 STALE_INFER_S = 60.0
 MOST_LEFT_S = 1e7
 

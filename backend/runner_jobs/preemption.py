@@ -10,7 +10,7 @@ from django.utils import timezone
 from backend.domain.jobs.fair_turns import AT_ONCE, Preemption, WorkingJob, preemptions
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.runner_jobs.models import Runner, RunnerJob, RunnerJobStatus
-from backend.runner_jobs.turns import may_be_claimed, oldest_of_each, used_lately
+from backend.runner_jobs.turns import oldest_of_each, used_lately, waiting_now
 
 IDLE_S = 5.0  # a runner that is free has taken a job by then
 GIVES_WAY_WITHIN_S = 180.0  # who was asked, and is still at work after that, is not counted on: a release of before
@@ -39,8 +39,7 @@ def due_preemptions(now: datetime) -> list[Preemption]:
     """Each job at work that gives way, now or when its slice is over, to the tenant that it gives way to."""
     waits = Q(queued_at=None, created_at__lt=now - timedelta(seconds=IDLE_S))
     waits |= Q(queued_at__lt=now - timedelta(seconds=IDLE_S))
-    jobs = RunnerJob.objects.filter(may_be_claimed(now), waits, status=RunnerJobStatus.QUEUED)
-    heads = oldest_of_each(jobs.exclude(kind__in=AT_ONCE))
+    heads = oldest_of_each(waiting_now(now).filter(waits))
     if not heads:
         return []
     return preemptions(jobs_at_work(now), heads, used_lately(), slice_s=float(settings.KOLM_RUNNER_SLICE_S))

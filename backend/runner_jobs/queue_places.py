@@ -18,13 +18,13 @@ from django.utils import timezone
 from backend.compiles import leases as compile_leases
 from backend.compiles.events import append_event
 from backend.compiles.models import StepRun
-from backend.domain.jobs.fair_turns import AT_ONCE, WaitingJob
+from backend.domain.jobs.fair_turns import WaitingJob
 from backend.domain.jobs.queue_places import Place, places, pools, turns_ahead, waiting_words
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.rest.times import rfc3339
 from backend.runner_jobs.models import Runner, RunnerJob, RunnerJobStatus
 from backend.runner_jobs.preemption import IDLE_S, due_preemptions, jobs_at_work, kinds_of
-from backend.runner_jobs.turns import used_lately, waiting_jobs
+from backend.runner_jobs.turns import used_lately, waiting_jobs, waiting_now
 from backend.tenants.isolation import tenant_scope
 
 Kinds = frozenset[RunnerJobKind]
@@ -77,9 +77,9 @@ _next_look = 0.0
 
 
 def lines_now(now: datetime) -> list[tuple[UUID, Line]]:
-    """The id and the line of every queued job that takes turns, those that wait for the same runners in the order of
+    """The id and the line of every job whose turn it may be, those that wait for the same runners in the order of
     turns."""
-    waiting = waiting_jobs(RunnerJob.objects.filter(status=RunnerJobStatus.QUEUED).exclude(kind__in=AT_ONCE))
+    waiting = waiting_jobs(waiting_now(now))
     if not waiting:
         return []
     takes = typical_seconds({job.kind for job in waiting})

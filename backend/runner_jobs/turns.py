@@ -15,9 +15,10 @@ from django.utils import timezone
 from backend.domain.jobs.fair_turns import AT_ONCE, AT_WORK_S, WINDOW_S, WaitingJob, in_turn
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.domain.money.plans import plan
-from backend.runner_jobs.models import RunnerJob, RunnerTurn
+from backend.runner_jobs.models import RunnerJob, RunnerJobStatus, RunnerTurn
 from backend.usage.models import Account
 
+MAX_ATTEMPTS = 4
 TRIES = 20  # tenants whose oldest job may be somebody else's just now
 
 _USED = """
@@ -83,6 +84,12 @@ def waiting_jobs(jobs: QuerySet[RunnerJob]) -> list[WaitingJob]:
 def may_be_claimed(now: datetime) -> Q:
     """The condition of a queued job on the time."""
     return Q(not_before=None) | Q(not_before__lte=now)
+
+
+def waiting_now(now: datetime) -> QuerySet[RunnerJob]:
+    """The jobs that take turns and that a runner may claim now."""
+    jobs = RunnerJob.objects.filter(may_be_claimed(now), status=RunnerJobStatus.QUEUED)
+    return jobs.filter(attempts_in_vain__lt=MAX_ATTEMPTS).exclude(kind__in=AT_ONCE)
 
 
 def used_lately() -> dict[UUID, float]:

@@ -1,13 +1,12 @@
 """The queue of runner jobs: turns of tenants beside first in, first out, and what a claim costs.
 
-    python -m deploy.embedded.within -m tests.bench.fair_queue [--seeds 5] [--out FILE]
+    python -m deploy.embedded.within -m tests.bench.fair_queue [--seeds 3] [--days busy calm] [--out FILE]
 
 2 runners, 20 tenants, 200 compiles (`fair_queue_world.day`): four big tenants on the Team plan with 46 long trainings
 each, sixteen small ones on the Free plan with one short training each. A busy day: all come within 12 hours, the big
 ones' in the first half, six times what two runners can do. A calm one: within 96, the big ones' in the first half, four
-fifths of it, in bursts. Both arms are the product's own claim, heartbeat
-and report on a real Postgres, with a clock that is moved from event to event; first in, first out is the same queue
-with everything in the name of one tenant.
+fifths of it, in bursts. Both arms are the product's own claim, heartbeat and report on a real Postgres, with a clock
+that is moved from event to event; first in, first out is the same queue with everything in the name of one tenant.
 """
 
 import argparse

@@ -357,3 +357,17 @@ def test_a_job_that_a_runner_took_meanwhile_is_shown_no_place(rows) -> None:
     claimed("r1")
     assert queue_places._show(job, line) == 0
     assert step_in_api(short)["queue"] is None
+
+
+def test_what_no_runner_may_take_yet_moves_nobody_and_has_no_place(rows) -> None:
+    long, short = rows
+    queue(long)
+    claim = claimed("r1")
+    keep_checkpoint(claim, step=60)
+    worked(claim, 500)
+    later = queue(short)
+    RunnerJob.objects.filter(id=later.id).update(not_before=timezone.now() + timedelta(minutes=10))
+    assert not beat(claim).preempt
+    RunnerJob.objects.filter(id=later.id).update(not_before=None, attempts_in_vain=MAX_ATTEMPTS)
+    assert not beat(claim).preempt
+    assert queue_places.lines_now(timezone.now()) == []
