@@ -99,6 +99,7 @@ class Step(Row):
     status: str
     attempts: int = 0
     progress: Json | None = None
+    queue: Json | None = None
     estimate: Json | None = None
     spent_microusd: int = 0
     waste_microusd: int = 0
