@@ -26,7 +26,7 @@ from urllib.parse import unquote
 
 from backend.domain.strict_json import BadJson, read_json
 from gpu_runners.artifacts.encoder_student import EncoderModel, StudentAnswer, model_answer
-from gpu_runners.serving.run_bodies import BadInputs, read_inputs, run_answer
+from gpu_runners.serving.openai.run_bodies import BadInputs, read_inputs, run_answer
 
 if TYPE_CHECKING:
     from gpu_runners.serving.openai.one_student import OneStudent, Reply

@@ -1,4 +1,5 @@
-"""Whether every answer by one schema is an answer by another: what a caller asks for beside what a task answers with.
+"""The comparison of two schemas: is every answer by one an answer by the other, what a task answers with by what a
+caller asks for?
 
 The comparison proves what it can and refuses the rest: `inclusion_fault` gives None only where no value fits the inner
 schema and not the outer one. Both come in vetted by `check_schema`. Their rule of kolm's own holds here, too: an object

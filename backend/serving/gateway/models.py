@@ -1,4 +1,4 @@
-"""What a key may name as `model`: the tenant's deployments that answer, and its artifacts."""
+"""The models of a key: the tenant's deployments that answer, and its artifacts, as `model` may name them."""
 
 from datetime import datetime
 from typing import Any

@@ -14,9 +14,9 @@ from typing import Any
 
 from backend.domain.answers.json_schemas import normal_schema
 from backend.domain.answers.schema_inclusion import inclusion_fault
-from gpu_runners.serving.openai.bodies import ChatCall
-from gpu_runners.serving.openai.faults import BadRequest
-from gpu_runners.serving.openai.tool_bodies import Function
+from gpu_runners.serving.openai.bodies.bad_request import BadRequest
+from gpu_runners.serving.openai.bodies.chats import ChatCall
+from gpu_runners.serving.openai.bodies.tool_choices import Function
 from gpu_runners.serving.openai.tools import tool_call
 
 

@@ -20,14 +20,14 @@ from starlette.types import Receive, Scope, Send
 
 from gpu_runners.models.protocol import Delta
 from gpu_runners.serving.openai.arrival import BodyDoor, Room, n_announced, read_body
-from gpu_runners.serving.openai.bodies import chat_call, completion_call, read_json
+from gpu_runners.serving.openai.bodies.chats import chat_call, completion_call, read_json
+from gpu_runners.serving.openai.bodies.responses import own_names, response_call
 from gpu_runners.serving.openai.body_threads import cost_of_schema, in_turn
 from gpu_runners.serving.openai.calls import completion_requests, merge_deltas
 from gpu_runners.serving.openai.chat_answers import Deltas, begin_chat
 from gpu_runners.serving.openai.faults import Fault, fault_of
 from gpu_runners.serving.openai.responder import Refusal, Responder, ServedStudent
-from gpu_runners.serving.openai.responses.objects import ResponseObject
-from gpu_runners.serving.openai.responses.reading import own_names, response_call
+from gpu_runners.serving.openai.response_objects import ResponseObject
 from gpu_runners.serving.openai.shapes import Answer, AnswerObject
 from gpu_runners.serving.openai.student_answers import no_completions
 

@@ -12,8 +12,8 @@ from gpu_runners.models.answers import constraint_of, schema_constraint
 from gpu_runners.models.chat import chat_ids
 from gpu_runners.models.protocol import Constraint, Delta, Engine, GenerationRequest, Rejected
 from gpu_runners.serving.openai.answer_forms import AnswerForm
-from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, Sampling
-from gpu_runners.serving.openai.faults import BadRequest
+from gpu_runners.serving.openai.bodies.bad_request import BadRequest
+from gpu_runners.serving.openai.bodies.chats import ChatCall, CompletionCall, Sampling
 from gpu_runners.serving.openai.responder import Served
 from gpu_runners.serving.openai.tools import takes_tools
 

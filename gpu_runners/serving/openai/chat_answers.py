@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpu_runners.models.protocol import Delta
 from gpu_runners.serving.openai.answer_forms import AnswerForm, asked_form
-from gpu_runners.serving.openai.bodies import ChatCall
+from gpu_runners.serving.openai.bodies.chats import ChatCall
 from gpu_runners.serving.openai.body_threads import SHORT, cost_of_schema, in_turn
 from gpu_runners.serving.openai.calls import chat_requests, merge_deltas
 from gpu_runners.serving.openai.responder import Responder, Served, ServedStudent

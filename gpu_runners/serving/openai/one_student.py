@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_runners.artifacts.encoder_student import EncoderModel, StudentAnswer
-from gpu_runners.serving.openai.bodies import ChatCall, chat_call, read_json
+from gpu_runners.serving.openai.bodies.chats import ChatCall, chat_call, read_json
+from gpu_runners.serving.openai.bodies.responses import own_names, response_call
 from gpu_runners.serving.openai.faults import Fault, fault_of
 from gpu_runners.serving.openai.responder import Refusal
-from gpu_runners.serving.openai.responses.objects import ResponseObject
-from gpu_runners.serving.openai.responses.reading import own_names, response_call
+from gpu_runners.serving.openai.response_objects import ResponseObject
 from gpu_runners.serving.openai.shapes import Answer, AnswerObject
 from gpu_runners.serving.openai.student_answers import no_completions, student_delta, student_input
 

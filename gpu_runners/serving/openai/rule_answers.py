@@ -6,7 +6,7 @@ from typing import Any
 from gpu_runners.artifacts.rules_first import RuleAnswer
 from gpu_runners.models.protocol import Delta, FinishReason
 from gpu_runners.serving.openai.answer_forms import AnswerForm
-from gpu_runners.serving.openai.bodies import ChatCall, Sampling
+from gpu_runners.serving.openai.bodies.chats import ChatCall, Sampling
 from gpu_runners.serving.openai.responder import Served
 
 

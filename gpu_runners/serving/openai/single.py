@@ -25,12 +25,12 @@ from backend.domain.artifact.kolm_verify import Kolm
 from gpu_runners.artifacts.generative_model import GenerativeModel
 from gpu_runners.serving.openai.app import guard, make_app
 from gpu_runners.serving.openai.arrival import read_body
-from gpu_runners.serving.openai.bodies import read_json
+from gpu_runners.serving.openai.bodies.bad_request import BadRequest
+from gpu_runners.serving.openai.bodies.chats import read_json
 from gpu_runners.serving.openai.body_threads import in_turn
 from gpu_runners.serving.openai.connections import web_config
-from gpu_runners.serving.openai.faults import BadRequest
 from gpu_runners.serving.openai.responder import Refusal, Served
-from gpu_runners.serving.run_bodies import BadInputs, read_inputs, run_answer
+from gpu_runners.serving.openai.run_bodies import BadInputs, read_inputs, run_answer
 
 _SHOWN = ("name", "version", "compile", "task_type", "base", "k_score_ppm", "created_at")
 

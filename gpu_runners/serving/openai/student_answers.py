@@ -13,8 +13,8 @@ from gpu_runners.artifacts.encoder_student import EncoderModel, StudentAnswer
 from gpu_runners.artifacts.label_model import LabelModel
 from gpu_runners.models.protocol import Counts, Delta, FinishReason, TokenLogprob
 from gpu_runners.serving.openai.answer_forms import AnswerForm, asked_form, unfit_answer
-from gpu_runners.serving.openai.bodies import ChatCall
-from gpu_runners.serving.openai.faults import BadRequest
+from gpu_runners.serving.openai.bodies.bad_request import BadRequest
+from gpu_runners.serving.openai.bodies.chats import ChatCall
 
 MAX_CHARS = 100_000  # of an input
 _LEAST = 1e-9  # of a probability: JSON has no minus infinity

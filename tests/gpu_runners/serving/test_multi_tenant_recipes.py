@@ -12,7 +12,7 @@ from backend.domain.recipes.shapes import shape_of
 from gpu_runners.models.protocol import DraftKind
 from gpu_runners.serving.backend_client import Backend
 from gpu_runners.serving.feedback import FeedbackReporter
-from gpu_runners.serving.openai.bodies import chat_call
+from gpu_runners.serving.openai.bodies.chats import chat_call
 from gpu_runners.serving.openai.responder import Refusal, Served
 from gpu_runners.serving.openai.rule_answers import rule_answer, rule_deltas
 from tests.gpu_runners.artifacts.test_pack_attachment import base

@@ -15,7 +15,7 @@ from gpu_runners.artifacts.rules_first import RuleAnswer, RulesFirst
 from gpu_runners.models.protocol import Counts, Delta, DraftKind, FinishReason, GenerationRequest, SourceCount
 from gpu_runners.serving.openai.answer_forms import asked_form
 from gpu_runners.serving.openai.app import make_app
-from gpu_runners.serving.openai.bodies import chat_call
+from gpu_runners.serving.openai.bodies.chats import chat_call
 from gpu_runners.serving.openai.responder import Refusal, Served
 from gpu_runners.serving.openai.rule_answers import rule_answer
 from tests.gpu_runners.serving.small_adapters import ScriptedEngine

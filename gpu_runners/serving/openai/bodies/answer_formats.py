@@ -7,7 +7,7 @@ from typing import Any
 from backend.domain.answers.json_schemas import check_schema
 from gpu_runners.models.answers import schema_constraint
 from gpu_runners.models.protocol import Constraint, ConstraintKind
-from gpu_runners.serving.openai.fields import Fields
+from gpu_runners.serving.openai.bodies.fields import Fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ def response_format(fields: Fields) -> AskedFormat:
         return _schemaless(kind)
     if not isinstance(described, dict):
         raise inner.bad("json_schema", 'is {"name": ..., "schema": {...}}')
-    return _described(Fields(described, inside="response_format.json_schema."))
+    return _schema_format(Fields(described, inside="response_format.json_schema."))
 
 
 def text_format(fields: Fields) -> AskedFormat:
@@ -55,7 +55,7 @@ def text_format(fields: Fields) -> AskedFormat:
     inner = Fields(format, inside="text.format.")
     kind = _kind(inner)
     if kind == "json_schema":
-        return _described(inner)
+        return _schema_format(inner)
     inner.end()
     return _schemaless(kind)
 
@@ -72,7 +72,7 @@ def _schemaless(kind: str) -> AskedFormat:
     return AskedFormat(kind=kind, constraint=constraint)
 
 
-def _described(fields: Fields) -> AskedFormat:
+def _schema_format(fields: Fields) -> AskedFormat:
     """A schema with its name and description, which say nothing to a model here."""
     fields.text("name")
     fields.text("description")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.domain.answers.json_schemas import check_schema
-from gpu_runners.serving.openai.fields import Fields
+from gpu_runners.serving.openai.bodies.fields import Fields
 
 MAX_TOOLS = 128
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
@@ -25,8 +25,8 @@ def read_tools(fields: Fields) -> tuple[tuple[Any, ...], tuple[Function, ...]]:
     tools = fields.take("tools")
     choice = fields.take("tool_choice")
     fields.flag("parallel_tool_calls")  # an answer never has more calls than its model makes: one, where one is forced
-    tools = _vetted([] if tools is None else tools, fields)
-    wanted = _wanted(choice, fields)
+    tools = _check_list([] if tools is None else tools, fields)
+    wanted = _chosen_name(choice, fields)
     if wanted is None:
         return () if choice == "none" else tuple(tools), ()
     if not tools:
@@ -37,7 +37,7 @@ def read_tools(fields: Fields) -> tuple[tuple[Any, ...], tuple[Function, ...]]:
     return tuple(tools), tuple(_function(one, fields) for one in chosen)
 
 
-def _vetted(tools: Any, fields: Fields) -> list[Any]:
+def _check_list(tools: Any, fields: Fields) -> list[Any]:
     if not isinstance(tools, list) or len(tools) > MAX_TOOLS:
         raise fields.bad("tools", f"is a list of at most {MAX_TOOLS} functions")
     for tool in tools:
@@ -47,7 +47,7 @@ def _vetted(tools: Any, fields: Fields) -> list[Any]:
     return tools
 
 
-def _wanted(choice: Any, fields: Fields) -> str | None:
+def _chosen_name(choice: Any, fields: Fields) -> str | None:
     """The name of the function that must be called, "" for any of them; None where none must."""
     if choice in (None, "auto", "none"):
         return None

@@ -8,8 +8,8 @@ from typing import Any
 from uuid import uuid4
 
 from gpu_runners.models.protocol import Delta
+from gpu_runners.serving.openai.bodies.responses import ResponseCall
 from gpu_runners.serving.openai.faults import Fault
-from gpu_runners.serving.openai.responses.reading import ResponseCall
 from gpu_runners.serving.openai.shapes import Answer
 
 _PLACE = {"output_index": 0, "content_index": 0}

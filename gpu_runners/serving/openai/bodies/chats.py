@@ -9,10 +9,10 @@ from typing import Any
 from backend.domain.strict_json import BadJson
 from backend.domain.strict_json import read_json as read_strictly
 from gpu_runners.models.protocol import Constraint
-from gpu_runners.serving.openai.answer_formats import response_format
-from gpu_runners.serving.openai.faults import BadRequest
-from gpu_runners.serving.openai.fields import Fields
-from gpu_runners.serving.openai.tool_bodies import Function, read_tools
+from gpu_runners.serving.openai.bodies.answer_formats import response_format
+from gpu_runners.serving.openai.bodies.bad_request import BadRequest
+from gpu_runners.serving.openai.bodies.fields import Fields
+from gpu_runners.serving.openai.bodies.tool_choices import Function, read_tools
 
 MAX_CHOICES = 8
 MAX_PROMPTS = 64

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_runners.serving.openai.answer_formats import text_format
-from gpu_runners.serving.openai.bodies import IGNORED, MAX_MESSAGES, MOST_TOKENS, ChatCall, Sampling, read_model
-from gpu_runners.serving.openai.faults import BadRequest
-from gpu_runners.serving.openai.fields import Fields
+from gpu_runners.serving.openai.bodies.answer_formats import text_format
+from gpu_runners.serving.openai.bodies.bad_request import BadRequest
+from gpu_runners.serving.openai.bodies.chats import IGNORED, MAX_MESSAGES, MOST_TOKENS, ChatCall, Sampling, read_model
+from gpu_runners.serving.openai.bodies.fields import Fields
 
 _NAMES = {"messages": "input", "response_format": "text.format"}  # of a chat's parameters here
 _PARTS = ("input_text", "output_text", "text")
@@ -67,7 +67,7 @@ def response_call(body: Mapping[str, Any]) -> ResponseCall:
 
 @contextmanager
 def own_names() -> Iterator[None]:
-    """What is refused of the chat is refused by the names of this address."""
+    """Refuse by the names of this address what is refused of the chat."""
     try:
         yield
     except BadRequest as refusal:
