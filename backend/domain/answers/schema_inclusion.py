@@ -13,11 +13,12 @@ from typing import Any
 
 from backend.domain.answers.json_schema_rules import TYPES
 from backend.domain.answers.json_schemas import normal_schema
-from backend.domain.answers.json_validation import STEPS_A_LOOK, BudgetExceeded, ValidationBudget, judge_of
+from backend.domain.answers.json_validation import STEPS_A_LOOK, BudgetExceeded, Judge, ValidationBudget, judge_of
 from backend.domain.answers.same_form import is_same_schema
 from backend.domain.pointers import join
 
 MAX_STEPS = 3_000_000
+STEPS_A_CHAR = 10  # of two schemas that are compared as a whole
 _ANYTHING: dict[str, Any] = {}
 _FEWEST = ("minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum")
 _MOST = ("maxLength", "maxItems", "maxProperties", "maximum", "exclusiveMaximum")
@@ -60,6 +61,7 @@ class _Comparison:
 
     def __init__(self) -> None:
         self._budget = ValidationBudget(MAX_STEPS)
+        self._judges: dict[int, tuple[Mapping[str, Any], Judge]] = {}  # of parts of the outer schema, by identity
 
     def faults(self, inner: Any, outer: Any, at: str) -> Iterator[tuple[str, str]]:
         self._budget.spend(STEPS_A_LOOK)
@@ -81,16 +83,23 @@ class _Comparison:
                 yield from self._of_type(kind, inner, outer, at)
 
     def _is_same(self, inner: Mapping[str, Any], outer: Mapping[str, Any]) -> bool:
-        self._budget.spend(STEPS_A_LOOK * 100)
+        n_chars = len(json.dumps(inner)) + len(json.dumps(outer))
+        self._budget.spend(STEPS_A_CHAR * n_chars)
         return is_same_schema(inner, outer)
 
     def _fits(self, inner: Any, outer: Any) -> bool:
         return next(self.faults(inner, outer, ""), None) is None
 
     def _constants(self, values: list[Any], outer: Mapping[str, Any], at: str) -> Iterator[tuple[str, str]]:
-        judge = judge_of(outer)
+        judge = self._judge(outer)
         if not all(judge.takes(value, self._budget) for value in values):
             yield at, "a value of the enum does not fit"
+
+    def _judge(self, outer: Mapping[str, Any]) -> Judge:
+        """Each part's is made once, however many constants are held to it."""
+        if id(outer) not in self._judges:
+            self._judges[id(outer)] = outer, judge_of(outer)
+        return self._judges[id(outer)][1]
 
     def _branches(self, inner: Mapping[str, Any], branches: list[Any], at: str) -> Iterator[tuple[str, str]]:
         """A part of several types may be divided among the branches."""
