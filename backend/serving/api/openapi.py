@@ -62,6 +62,7 @@ _MODELS = {
 def describe_gateway(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """drf-spectacular's post-processing hook."""
     result.setdefault("components", {}).setdefault("schemas", {})["Model"] = _MODEL
+    _require_inputs(result)
     chat = _BOUND | {"messages": {"type": "array", "items": {"type": "object", "additionalProperties": True}}}
     paths = result["paths"]
     paths["/v1/chat/completions"] = {"post": _asking("chat_completions", chat, ["model", "messages"])}
@@ -75,6 +76,12 @@ def describe_gateway(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     paths["/v1/models/{model}"] = {"get": one}
     result["paths"] = dict(sorted(paths.items()))
     return result
+
+
+def _require_inputs(result: dict[str, Any]) -> None:
+    """The body of a run has `inputs` or, in its place, `input`: a serializer can only say that neither is required."""
+    result["components"]["schemas"]["RunRequestRequest"]["oneOf"] = [{"required": ["inputs"]}, {"required": ["input"]}]
+    result["paths"]["/v1/artifacts/{artifact}/run"]["post"]["requestBody"]["required"] = True
 
 
 def _asking(name: str, own: dict[str, Any], required: list[str]) -> dict[str, Any]:
