@@ -13,7 +13,7 @@ WORKERS := -n $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or
 # bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-json demo-drafts up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-draft-pool bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-queue bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama bench-exports bench-encoder-engines test-servers bench-structured-output ledger-check backup restore lock wheel clean
+.PHONY: help setup demo demo-json demo-drafts up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-draft-pool bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-queue bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama bench-exports bench-encoder-engines test-servers bench-structured-output ledger-check backup restore lock wheel clean setup-clients test-clients
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -261,6 +261,13 @@ setup-llama-server:
 
 test-llama: setup setup-llama-server
 	$(RUN) -m pytest tests/gpu_runners/speculation/test_llama_cpp.py tests/gpu_runners/speculation/test_llama_server.py
+
+# litellm, langchain-openai and instructor for the tests of the OpenAI-compatible interface (100 MB)
+setup-clients:
+	@$(PYTHON) -m deploy.clients.setup
+
+test-clients: setup setup-clients
+	$(RUN) -m pytest tests/clients
 
 # drafts in llama.cpp's Python library and in llama-server, on SNIPS below KOLM_DATA and the example tasks; minutes
 bench-llama: setup setup-llama-server

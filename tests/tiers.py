@@ -36,6 +36,7 @@ FOLDERS = {
     "acceptance": Tier.ACCEPTANCE,
     "browser": Tier.NIGHTLY,
     "browser/test_first_look.py": Tier.ACCEPTANCE,
+    "clients": Tier.PROCESS,
     "bench": Tier.NIGHTLY,
     "deploy": Tier.PROCESS,
     "faults": Tier.NIGHTLY,

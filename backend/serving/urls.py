@@ -18,6 +18,7 @@ urlpatterns = [
     path("v1/deployments/<str:deployment>/start", deployments.StartView.as_view()),
     path("v1/chat/completions", openai_views.chat_completions),
     path("v1/completions", openai_views.completions),
+    path("v1/responses", openai_views.responses),
     path("v1/models", openai_views.models),
     path("v1/models/<str:model>", openai_views.model),
     path("internal/runner/servers", runner_api.register_server),

@@ -9,6 +9,7 @@ tokens, so `recipes.json` means nothing to it.
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NotRequired, Self, TypedDict, cast
 
 import numpy as np
@@ -25,6 +26,7 @@ from gpu_runners.models.tensor_files import Array
 
 ONE_BY_ONE = 16  # up to here each input has its own forward pass and its own honest latency
 BATCH = 32
+MOST_RANKED = 20  # as many as OpenAI's top_logprobs
 
 
 class Output(TypedDict):
@@ -37,6 +39,15 @@ class Output(TypedDict):
     latency_us: int
     rule: NotRequired[int]
     is_unsure: NotRequired[bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedOutput:
+    """One input's row, and its likeliest labels with their calibrated probabilities, likeliest first: MOST_RANKED of
+    them, or the label alone with its bound where a rule answered."""
+
+    output: Output
+    ranking: tuple[tuple[str, float], ...]
 
 
 class LabelModel:
@@ -127,20 +138,40 @@ class LabelModel:
         rows = predict_with_rules(self.rules, texts, is_label=True, model=self._predict)
         return cast(list[Output], with_doubts(rows, self.abstain_ppm))
 
+    def predict_ranked(self, text: str) -> RankedOutput:
+        """One input's row with the likeliest labels beside it."""
+        computed: list[Array] = []
+
+        def model(texts: Sequence[str]) -> list[Output]:
+            rows, probabilities = self._answers(texts)
+            computed.extend(probabilities)
+            return rows
+
+        rows = predict_with_rules(self.rules, [text], is_label=True, model=model)
+        (output,) = cast(list[Output], with_doubts(rows, self.abstain_ppm))
+        if not computed:
+            return RankedOutput(output=output, ranking=((output["label"], output["confidence"]),))
+        likeliest = np.argsort(-computed[0], kind="stable")[:MOST_RANKED]
+        return RankedOutput(output=output, ranking=tuple((self.labels[i], float(computed[0][i])) for i in likeliest))
+
     def _predict(self, texts: Sequence[str]) -> list[Output]:
         size = 1 if len(texts) <= ONE_BY_ONE else BATCH
         out: list[Output] = []
         for start in range(0, len(texts), size):
-            chosen = texts[start : start + size]
-            began = time.perf_counter_ns()
-            probabilities = self.probabilities(self.tokenizer.ids(chosen))
-            best = probabilities.argmax(axis=1)
-            latency_us = (time.perf_counter_ns() - began) // 1000 // len(chosen)
-            out += [
-                Output(label=self.labels[i], confidence=round(float(row[i]), 6), latency_us=latency_us)
-                for i, row in zip(best, probabilities, strict=True)
-            ]
+            out += self._answers(texts[start : start + size])[0]
         return out
+
+    def _answers(self, texts: Sequence[str]) -> tuple[list[Output], Array]:
+        """The model's rows of a batch, and the probabilities that they were read off."""
+        began = time.perf_counter_ns()
+        probabilities = self.probabilities(self.tokenizer.ids(texts))
+        best = probabilities.argmax(axis=1)
+        latency_us = (time.perf_counter_ns() - began) // 1000 // len(texts)
+        rows = [
+            Output(label=self.labels[i], confidence=round(float(row[i]), 6), latency_us=latency_us)
+            for i, row in zip(best, probabilities, strict=True)
+        ]
+        return rows, probabilities
 
     def probabilities(self, rows: Sequence[Sequence[int]]) -> Array:
         """(n, n_labels) float32 calibrated probabilities of tokenised inputs, in one forward pass."""

@@ -1,10 +1,11 @@
 """`kolm serve` of a label or span student: behind a small HTTP server of the standard library, on loopback unless told
 otherwise.
 
-    POST /v1/run    {"input": "text" or ["text", ...]}  ->  {"outputs": [{"label", "confidence", "latency_us"}, ...]}
-                                                                (and "is_unsure" where the task abstains)
-                                                                of a json task {"output", "fields", "confidence", ...}
-    POST /v1/chat/completions, GET /v1/models    OpenAI's; docs/serving-openai.md
+    POST /v1/run    {"inputs": ["text", ...]} or {"input": "text"}
+                      ->  {"object": "run", "outputs": [{"label", "confidence", "latency_us"}, ...], ...}
+                              (and "is_unsure" where the task abstains)
+                              of a json task {"output", "fields", "confidence", ...}
+    POST /v1/chat/completions, POST /v1/responses, GET /v1/models    OpenAI's; docs/serving-openai.md
     GET  /v1/model  what is served, from the signed manifest
     GET  /healthz   {"status": "ok"}
 
@@ -21,20 +22,22 @@ import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import unquote
 
 from backend.domain.strict_json import BadJson, read_json
 from gpu_runners.artifacts.encoder_student import EncoderModel, StudentAnswer, model_answer
+from gpu_runners.serving.openai.run_bodies import BadInputs, read_inputs, run_answer
 
 if TYPE_CHECKING:
-    from gpu_runners.serving.openai.one_student import OneStudent
+    from gpu_runners.serving.openai.one_student import OneStudent, Reply
 
 MAX_BODY = 1_000_000
-MAX_INPUTS = 256
-MAX_CHARS = 100_000
 MAX_CONNECTIONS = 256
 PAUSE_S = 15.0  # between two pieces of a request, and before the first
 LEAST_BYTES_A_S = 10_000  # on the whole
 _LONG = 16_000  # bytes of a body that is read in turn
+
+OPENAI_PATHS = ("/v1/chat/completions", "/v1/responses", "/v1/completions")
 
 T = TypeVar("T")
 
@@ -141,13 +144,14 @@ class _Handler(BaseHTTPRequestHandler):
             kept = ("name", "version", "compile", "task_type", "base", "k_score_ppm", "created_at")
             shown = {key: server.manifest[key] for key in kept if key in server.manifest}
             self._answer(200, shown | server.model.about())
-        elif self.path == "/v1/models":
-            self._answer(200, server.openai().models())
+        elif self.path == "/v1/models" or self.path.startswith("/v1/models/"):
+            name = unquote(self.path.removeprefix("/v1/models").removeprefix("/")) or None
+            self._send_reply(server.openai().models(name))
         else:
             self._refuse(Rejected(404, "not_found", "Use POST /v1/run, GET /v1/model or GET /healthz."))
 
     def do_POST(self) -> None:
-        if self.path in ("/v1/chat/completions", "/v1/completions"):
+        if self.path in OPENAI_PATHS:
             return self._answer_openai(cast(ArtifactServer, self.server).openai())
         server = cast(ArtifactServer, self.server)
         try:
@@ -159,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Rejected as rejected:
             self._refuse(rejected)
         else:
-            self._answer(200, {"outputs": outputs})
+            self._answer(200, run_answer(server.manifest, outputs))
 
     def _answer_openai(self, student: "OneStudent") -> None:
         """Errors have OpenAI's shape here."""
@@ -172,8 +176,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             reply = refusal_reply(Fault(status=rejected.status, message=rejected.detail, code=rejected.code))
         else:
-            reply = student.completions() if self.path == "/v1/completions" else self._in_turn(body, student.chat)
-        self._send(reply.status, reply.data, content_type=reply.content_type)
+            reply = self._openai_reply(student, body)
+        self._send_reply(reply)
+
+    def _openai_reply(self, student: "OneStudent", body: bytes) -> "Reply":
+        if self.path == "/v1/completions":
+            return student.completions()
+        return self._in_turn(body, student.response if self.path == "/v1/responses" else student.chat)
 
     def _in_turn(self, body: bytes, work: Callable[[bytes], T]) -> T:
         if len(body) <= _LONG:
@@ -204,6 +213,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, status: int, value: dict[str, Any], *, content_type: str = "application/json") -> None:
         self._send(status, json.dumps(value, ensure_ascii=False).encode(), content_type=content_type)
 
+    def _send_reply(self, reply: "Reply") -> None:
+        self._send(reply.status, reply.data, content_type=reply.content_type)
+
     def _send(self, status: int, data: bytes, *, content_type: str) -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
@@ -222,11 +234,7 @@ def _texts(body: bytes) -> list[str]:
         value = read_json(body)
     except BadJson as error:
         raise Rejected(400, "invalid_json", str(error)) from error
-    if not isinstance(value, dict) or set(value) != {"input"}:
-        raise Rejected(422, "invalid_input", 'Send {"input": "text"} or {"input": ["text", ...]}.')
-    texts = [value["input"]] if isinstance(value["input"], str) else value["input"]
-    if not isinstance(texts, list) or not all(isinstance(text, str) and len(text) <= MAX_CHARS for text in texts):
-        raise Rejected(422, "invalid_input", f"`input` is a text of at most {MAX_CHARS} characters, or a list of such.")
-    if not 1 <= len(texts) <= MAX_INPUTS:
-        raise Rejected(422, "invalid_input", f"`input` has {len(texts)} texts; send 1 to {MAX_INPUTS} at a time.")
-    return texts
+    try:
+        return read_inputs(value)
+    except BadInputs as fault:
+        raise Rejected(422, "invalid_input", str(fault)) from fault

@@ -1,18 +1,17 @@
 """The real MiniLM trained on a small task: forty pairs take about a second an epoch."""
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from backend.domain.jobs.runner_jobs import DistillJob, TrainOptions
+from backend.domain.jobs.runner_jobs import DistillJob
 from gpu_runners.distill.label.train import distill
 from gpu_runners.distill.spans.train import distill_spans
 from gpu_runners.models.bases import MINILM, Base, open_base
 from tests.gpu_runners.small_spans import TrainedSpans, span_job, span_pairs
-from tests.gpu_runners.small_task import LABELS, Trained, jsonl, task_rows
+from tests.gpu_runners.small_task import Trained, jsonl, small_job, task_rows
 
 
 @pytest.fixture(autouse=True)
@@ -38,14 +37,7 @@ def make_job(dataset: bytes) -> Callable[..., DistillJob]:
     """A job on `dataset` with the one option that matters."""
 
     def make(*, checkpoint_every_s: float = 1e9, **options: Any) -> DistillJob:
-        train = {"epochs": 2, "precision": "fp32"} | options
-        return DistillJob(
-            base_model=MINILM,
-            labels=LABELS,
-            dataset_sha256=hashlib.sha256(dataset).hexdigest(),
-            train=TrainOptions(**train).to_json(),
-            checkpoint_every_s=checkpoint_every_s,
-        )
+        return small_job(dataset, checkpoint_every_s=checkpoint_every_s, **options)
 
     return make
 

@@ -1,13 +1,15 @@
 """A small task of our own: four kinds of mail to a shop, and what training on forty of them left."""
 
 import dataclasses
+import hashlib
 import json
 from typing import Any
 from uuid import UUID
 
 from backend.domain.artifact.building import build_kolm
 from backend.domain.canonical import canonical_json, sha256_hex
-from backend.domain.jobs.runner_jobs import DistillJob, DistillResult
+from backend.domain.jobs.runner_jobs import DistillJob, DistillResult, TrainOptions
+from gpu_runners.models.bases import MINILM
 from tests.backend.domain.artifact.tiny_kolm import KEY, fields, members
 
 LABELS = ["billing", "delivery", "returns", "other"]
@@ -46,6 +48,18 @@ def task_rows(n_each: int, *, start: int = 0) -> list[dict[str, Any]]:
 
 def jsonl(rows: list[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def small_job(dataset: bytes, *, checkpoint_every_s: float = 1e9, **options: Any) -> DistillJob:
+    """A job on the data with the options that matter."""
+    train = {"epochs": 2, "precision": "fp32"} | options
+    return DistillJob(
+        base_model=MINILM,
+        labels=LABELS,
+        dataset_sha256=hashlib.sha256(dataset).hexdigest(),
+        train=TrainOptions(**train).to_json(),
+        checkpoint_every_s=checkpoint_every_s,
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

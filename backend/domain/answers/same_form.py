@@ -47,6 +47,8 @@ def _bare(part: Any) -> Any:
             kept[name] = [_bare(branch) for branch in kept[name]]
     if "properties" in kept:
         kept["properties"] = {name: _bare(field) for name, field in kept["properties"].items()}
+    if "const" in part:
+        kept["const"] = repr(part["const"])  # in Python 1 is True
     for name in ("required", "enum", "type"):
         if isinstance(part.get(name), list) and part[name]:
             kept[name] = {repr(value) for value in part[name]}

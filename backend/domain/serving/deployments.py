@@ -143,9 +143,10 @@ def worst_tokens(
     """Return at most how many (prompt, completion) tokens a request uses: each of its answers reads its prompt for
     itself. A byte-level tokenizer makes no more tokens than there are bytes. `body` has whole numbers where OpenAI's
     has them."""
-    messages = body.get("messages")
-    n_messages = len(messages) if isinstance(messages, Sequence) else 1
-    n_answer = _count(body.get("max_completion_tokens")) or _count(body.get("max_tokens")) or DEFAULT_MAX_TOKENS
+    messages = body.get("messages") or body.get("input")
+    n_messages = len(messages) if isinstance(messages, list) else 1
+    bounds = (_count(body.get(name)) for name in ("max_completion_tokens", "max_output_tokens", "max_tokens"))
+    n_answer = next(filter(None, bounds), DEFAULT_MAX_TOKENS)
     n_prompt = n_body_bytes + n_prompt_bytes + TEMPLATE_TOKENS * (n_messages + 1)
     return n_prompt * _n_choices(body), n_answer * n_answers(body) if writes_tokens else 0
 

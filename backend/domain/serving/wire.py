@@ -3,7 +3,7 @@ else of each other.
 
 Three ways:
 
-    gateway -> server   POST {server}/v1/chat/completions | /v1/completions, OpenAI's bodies, with
+    gateway -> server   POST {server}/v1/chat/completions | /v1/responses | /v1/completions, OpenAI's bodies, with
                         `Authorization: Bearer <grant>`: which artifact of which tenant this one request may use.
     server -> backend   POST /internal/runner/servers: ServerRegistration, answered with ServerOrders; its absence for
                         `lease_s` takes the server out of rotation.

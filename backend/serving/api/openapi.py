@@ -5,9 +5,23 @@ from typing import Any
 
 _SHARED: dict[str, Any] = {
     "model": {"type": "string", "description": "A deployment's name or id, or an artifact's id."},
-    "stream": {"type": "boolean", "description": "Server-sent events, ended by `data: [DONE]`."},
-    "max_tokens": {"type": "integer", "minimum": 1},
+    "stream": {
+        "type": "boolean",
+        "description": "Server-sent events, ended by `data: [DONE]`; of a response by `response.completed`.",
+    },
     "user": {"type": "string", "description": "Who asks: the same user always meets the same side of a canary."},
+}
+_BOUND: dict[str, Any] = {"max_tokens": {"type": "integer", "minimum": 1}}
+_RESPONSE: dict[str, Any] = {
+    "input": {
+        "description": "A text, or a list of messages. Nothing is stored: the whole conversation is sent each time.",
+        "oneOf": [
+            {"type": "string"},
+            {"type": "array", "items": {"type": "object", "additionalProperties": True}},
+        ],
+    },
+    "instructions": {"type": "string"},
+    "max_output_tokens": {"type": "integer", "minimum": 1},
 }
 _STICKY = {
     "in": "header",
@@ -23,6 +37,16 @@ _MODEL = {
         "object": {"type": "string", "const": "model"},
         "created": {"type": "integer"},
         "owned_by": {"type": "string"},
+        "kolm": {
+            "type": "object",
+            "required": ["artifact", "task_type", "student"],
+            "properties": {
+                "deployment": {"type": "string", "description": "Of a deployment: its id."},
+                "artifact": {"type": "string", "description": "What answers."},
+                "task_type": {"type": "string", "enum": ["label", "json", "text"]},
+                "student": {"type": "string", "enum": ["causal", "label", "spans", ""]},
+            },
+        },
     },
 }
 _MODELS = {
@@ -38,18 +62,26 @@ _MODELS = {
 def describe_gateway(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """drf-spectacular's post-processing hook."""
     result.setdefault("components", {}).setdefault("schemas", {})["Model"] = _MODEL
-    chat = {"messages": {"type": "array", "items": {"type": "object", "additionalProperties": True}}}
+    _require_inputs(result)
+    chat = _BOUND | {"messages": {"type": "array", "items": {"type": "object", "additionalProperties": True}}}
     paths = result["paths"]
     paths["/v1/chat/completions"] = {"post": _asking("chat_completions", chat, ["model", "messages"])}
-    prompt = {"prompt": {"type": "string"}}
+    prompt = _BOUND | {"prompt": {"type": "string"}}
     paths["/v1/completions"] = {"post": _asking("completions", prompt, ["model", "prompt"])}
-    listed = "What may be named as `model`: the tenant's deployments, then its artifacts."
+    paths["/v1/responses"] = {"post": _asking("responses", _RESPONSE, ["model", "input"])}
+    listed = "What may be named as `model`: the tenant's deployments that answer, then its artifacts."
     paths["/v1/models"] = {"get": _reading("models_list", listed, _MODELS)}
     model = {"in": "path", "name": "model", "schema": {"type": "string"}, "required": True}
     one = _reading("models_get", "One of them.", {"$ref": "#/components/schemas/Model"}, model)
     paths["/v1/models/{model}"] = {"get": one}
     result["paths"] = dict(sorted(paths.items()))
     return result
+
+
+def _require_inputs(result: dict[str, Any]) -> None:
+    """The body of a run has `inputs` or, in its place, `input`: a serializer can only say that neither is required."""
+    result["components"]["schemas"]["RunRequestRequest"]["oneOf"] = [{"required": ["inputs"]}, {"required": ["input"]}]
+    result["paths"]["/v1/artifacts/{artifact}/run"]["post"]["requestBody"]["required"] = True
 
 
 def _asking(name: str, own: dict[str, Any], required: list[str]) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from uuid import UUID
 
 from django.db import transaction
 from django.utils.decorators import method_decorator
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers as s
+from rest_framework.exceptions import ErrorDetail
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -31,13 +32,39 @@ MAX_CHARS = 8_000
 WAIT_S = 30.0
 
 
+_TEXT = {"type": "string", "maxLength": MAX_CHARS}
+_TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MAX_INPUTS}
+
+
+@extend_schema_field({"oneOf": [_TEXT, _TEXTS]})
+class OneOrMany(s.ListField):
+    """A list of texts, or one text that stands for a list of one."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        return super().to_internal_value([data] if isinstance(data, str) else data)
+
+
 class RunRequest(StrictSerializer):
     inputs = s.ListField(
         child=s.CharField(max_length=MAX_CHARS, trim_whitespace=False),
         min_length=1,
         max_length=MAX_INPUTS,
+        required=False,
         help_text="Texts to answer.",
     )
+    input = OneOrMany(
+        child=s.CharField(max_length=MAX_CHARS, trim_whitespace=False),
+        min_length=1,
+        max_length=MAX_INPUTS,
+        required=False,
+        help_text="In place of `inputs`: one text, or the list of them.",
+    )
+
+    def validate(self, attrs: dict[str, list[str]]) -> dict[str, list[str]]:
+        if len(attrs) != 1:
+            message = 'Send {"inputs": ["text", ...]}, or {"input": "text"} in its place.'
+            raise s.ValidationError({"inputs": [ErrorDetail(message, code="required")]})
+        return attrs
 
 
 class RunField(s.Serializer[object]):
@@ -110,7 +137,7 @@ class RunView(APIView):
             check_usable(row)
             form = RunRequest(data=request.data)
             form.is_valid(raise_exception=True)
-            inputs: list[str] = form.validated_data["inputs"]
+            (inputs,) = form.validated_data.values()
             check_open(tenant_id, request.auth.api_key_id)
         result, cost = run_inputs(row, inputs, wait_s=WAIT_S, api_key_id=request.auth.api_key_id)
         body: dict[str, Any] = {

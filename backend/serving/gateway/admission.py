@@ -98,7 +98,7 @@ def who(request: HttpRequest) -> Caller:
 def route(caller: Caller, model: str, sticky: str) -> Routed:
     """Return which artifact answers, in the tenant's scope. Raises NotFound, Conflict for a revoked artifact or a
     deployment that is drained."""
-    _check_key(caller)
+    check_key(caller)
     deployment, is_canary = None, False
     if model.startswith(f"{Prefix.ARTIFACT}_"):
         artifact_id = decode_id(Prefix.ARTIFACT, model)
@@ -150,24 +150,7 @@ def void(admitted: Admitted) -> None:
         allowances.void(tenant_id, admitted.allowance_id, admitted.worst_microusd)
 
 
-def models_of(caller: Caller) -> list[dict[str, Any]]:
-    """Return what the tenant may name as `model`: its deployments and its artifacts."""
-    with tenant_scope(caller.tenant_id):
-        _check_key(caller)
-        names = list(Deployment.objects.of_tenant(caller.tenant_id).order_by("name"))
-        usable = Artifact.objects.of_tenant(caller.tenant_id).filter(revoked_at=None).order_by("-created_at")[:1000]
-        artifacts = [row for row in usable if answering(row.manifest).student is not None]
-    return [
-        *(_model(row.name, row.created_at) for row in names),
-        *(_model(encode_id(Prefix.ARTIFACT, row.id), row.created_at) for row in artifacts),
-    ]
-
-
-def _model(name: str, created_at: Any) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": int(created_at.timestamp()), "owned_by": "you"}
-
-
-def _check_key(caller: Caller) -> None:
+def check_key(caller: Caller) -> None:
     """A kept caller's key may have been revoked since."""
     rows = ApiKey.objects.of_tenant(caller.tenant_id).filter(id=caller.api_key_id)
     times = rows.values_list("revoked_at", "expires_at").first()
@@ -189,7 +172,7 @@ def _deployment(tenant_id: UUID, model: str) -> Deployment:
     except NotFound:
         row = None
     if row is None:
-        raise _no_model(model)
+        raise no_model(model)
     if row.draining_since is not None:
         raise Conflict(
             f"The deployment {row.name!r} is drained and takes no requests; start it with "
@@ -204,7 +187,7 @@ def _artifact(tenant_id: UUID, artifact_id: UUID) -> Artifact:
     is_known = artifact_id in _artifacts
     row = (rows.only("sha256", "revoked_at", "revoked_reason") if is_known else rows).first()
     if row is None:
-        raise _no_model(encode_id(Prefix.ARTIFACT, artifact_id))
+        raise no_model(encode_id(Prefix.ARTIFACT, artifact_id))
     check_usable(row)
     if not is_known:
         if len(_artifacts) >= MOST_KEPT:
@@ -215,7 +198,7 @@ def _artifact(tenant_id: UUID, artifact_id: UUID) -> Artifact:
     return row
 
 
-def _no_model(model: str) -> NotFound:
+def no_model(model: str) -> NotFound:
     return NotFound(
         f"There is no model {model[:80]!r} here: name a deployment or an artifact; GET /v1/models lists yours.",
         code="model_not_found",

@@ -1,4 +1,5 @@
-"""POST /v1/chat/completions, POST /v1/completions and GET /v1/models: OpenAI's addresses, for a tenant's deployments.
+"""POST /v1/chat/completions, /v1/responses and /v1/completions and GET /v1/models: OpenAI's addresses, for a tenant's
+deployments.
 
 Plain async views: while an answer streams the request holds no database connection, no transaction and no thread. The
 body is the server's business but for `model`, and what the server sends goes on to the caller piece by piece, as it
@@ -21,7 +22,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException
 
-from backend.domain.errors import InvalidInput, KolmError, NotFound, Unavailable
+from backend.domain.errors import InvalidInput, KolmError, Unavailable
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.serving.deployments import MAX_CHOICES, StudentKind
 from backend.domain.serving.wire import GRANT_S, Grant, grant_key, sign_grant
@@ -31,6 +32,7 @@ from backend.rest.new_ids import new_id
 from backend.rest.problems import Refusal
 from backend.serving.gateway import admission, shadowing, upstream
 from backend.serving.gateway.admission import Admitted
+from backend.serving.gateway.models import model_of, models_of
 from backend.serving.gateway.openai_errors import event_of, respond, respond_to
 from backend.serving.gateway.upstream import Answer, UpstreamUnavailable
 from backend.serving.runners import servers
@@ -72,6 +74,11 @@ async def chat_completions(request: HttpRequest) -> HttpResponseBase:
 
 
 @_openai("POST")
+async def responses(request: HttpRequest) -> HttpResponseBase:
+    return await _serve(request, "/v1/responses")
+
+
+@_openai("POST")
 async def completions(request: HttpRequest) -> HttpResponseBase:
     return await _serve(request, "/v1/completions")
 
@@ -79,16 +86,13 @@ async def completions(request: HttpRequest) -> HttpResponseBase:
 @_openai("GET")
 async def models(request: HttpRequest) -> HttpResponseBase:
     caller = await query(admission.who)(request)
-    return JsonResponse({"object": "list", "data": await query(admission.models_of)(caller)})
+    return JsonResponse({"object": "list", "data": await query(models_of)(caller)})
 
 
 @_openai("GET")
 async def model(request: HttpRequest, model: str) -> HttpResponseBase:
     caller = await query(admission.who)(request)
-    rows = [row for row in await query(admission.models_of)(caller) if row["id"] == model]
-    if not rows:
-        raise NotFound(f"There is no model {model[:80]!r} here; GET /v1/models lists yours.", code="model_not_found")
-    return JsonResponse(rows[0])
+    return JsonResponse(await query(model_of)(caller, model))
 
 
 async def _serve(request: HttpRequest, path: str) -> HttpResponseBase:
@@ -122,7 +126,7 @@ def _body(request: HttpRequest) -> dict[str, Any]:
         raise InvalidInput(
             "The body is an object with `model`: the name of a deployment, or an artifact's id.", code="invalid_request"
         )
-    for name in ("max_tokens", "max_completion_tokens", "n", "best_of"):
+    for name in ("max_tokens", "max_completion_tokens", "max_output_tokens", "n", "best_of"):
         value = body.get(name)
         if value is not None and (type(value) is not int or not 0 < value < 10**6):
             raise InvalidInput(f"`{name}` is a whole number of 1 or more.", code="invalid_request")

@@ -80,6 +80,8 @@ def sample(admitted: Admitted, path: str, body: dict[str, Any]) -> Sample | None
         return None
     if random.random() * 1_000_000 >= row.shadow_share_ppm:
         return None
+    if admitted.routed.what.task_type != "json" and wants_schema(body):
+        return None
     text = single_input(path, body)
     if text is None:
         return None
@@ -91,6 +93,17 @@ def sample(admitted: Admitted, path: str, body: dict[str, Any]) -> Sample | None
     )
 
 
+def wants_schema(body: dict[str, Any]) -> bool:
+    """Say whether the answer is asked for in JSON of the caller's, which a teacher's label or text is not equal to.
+
+    >>> wants_schema({"response_format": {"type": "json_schema"}}), wants_schema({"text": {"format": {"type": "text"}}})
+    (True, False)
+    """
+    text = body.get("text")
+    asked = (body.get("response_format"), text.get("format") if isinstance(text, dict) else None)
+    return any(isinstance(one, dict) and one.get("type") == "json_schema" for one in asked)
+
+
 def single_input(path: str, body: dict[str, Any]) -> str | None:
     """
     >>> single_input("/v1/chat/completions", {"messages": [{"role": "user", "content": "where is it?"}]})
@@ -98,7 +111,9 @@ def single_input(path: str, body: dict[str, Any]) -> str | None:
     """
     if (body.get("n") or 1) != 1 or body.get("tools"):
         return None
-    if path.endswith("/chat/completions"):
+    if path.endswith("/responses"):
+        text = body.get("input") if not body.get("instructions") else None
+    elif path.endswith("/chat/completions"):
         messages = body.get("messages")
         if not isinstance(messages, list) or len(messages) != 1 or not isinstance(messages[0], dict):
             return None
@@ -114,14 +129,21 @@ def answer_text(data: bytes) -> str | None:
     text = data.decode("utf-8", "replace")
     try:
         if text.lstrip().startswith("{"):
-            return _text_of(json.loads(text)["choices"][0])
+            whole = json.loads(text)
+            return _response_text(whole) if whole.get("object") == "response" else _text_of(whole["choices"][0])
         events = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
+        if text.startswith("event: response."):
+            return _response_text(json.loads(events[-1])["response"])
         if not events or events[-1] != "[DONE]":
             return None
         chunks = [json.loads(event) for event in events[:-1]]
         return "".join(_text_of(choice) for chunk in chunks for choice in chunk["choices"])
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         return None
+
+
+def _response_text(response: dict[str, Any]) -> str:
+    return "".join(part["text"] for item in response["output"] for part in item["content"])
 
 
 def _text_of(choice: dict[str, Any]) -> str:

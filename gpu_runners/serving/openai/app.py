@@ -1,4 +1,5 @@
-"""OpenAI's HTTP interface over any engine: /v1/chat/completions, /v1/completions, /v1/models, and /healthz.
+"""OpenAI's HTTP interface over any engine: /v1/chat/completions, /v1/responses, /v1/completions, /v1/models, and
+/healthz.
 
 Who may use what is the Responder's; what a parameter means is in docs/serving-openai.md. A caller that hangs up cancels
 its requests, also while they wait. Nothing of a request is logged.
@@ -7,7 +8,7 @@ its requests, also while they wait. Nothing of a request is logged.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -19,19 +20,20 @@ from starlette.types import Receive, Scope, Send
 
 from gpu_runners.models.protocol import Delta
 from gpu_runners.serving.openai.arrival import BodyDoor, Room, n_announced, read_body
-from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, chat_call, completion_call, read_json
-from gpu_runners.serving.openai.body_threads import SHORT, cost_of_schema, in_turn
-from gpu_runners.serving.openai.calls import chat_requests, completion_requests, merge_deltas
+from gpu_runners.serving.openai.bodies.chats import chat_call, completion_call, read_json
+from gpu_runners.serving.openai.bodies.responses import own_names, response_call
+from gpu_runners.serving.openai.body_threads import cost_of_schema, in_turn
+from gpu_runners.serving.openai.calls import completion_requests, merge_deltas
+from gpu_runners.serving.openai.chat_answers import Deltas, begin_chat
 from gpu_runners.serving.openai.faults import Fault, fault_of
-from gpu_runners.serving.openai.responder import Responder, Served, ServedStudent
-from gpu_runners.serving.openai.rule_answers import rule_answer, rule_deltas
-from gpu_runners.serving.openai.shapes import DONE, Answer, event_of
-from gpu_runners.serving.openai.student_answers import no_completions, one_delta, openai_answer, student_input
-from gpu_runners.serving.openai.tools import is_hermes
+from gpu_runners.serving.openai.responder import Refusal, Responder, ServedStudent
+from gpu_runners.serving.openai.response_objects import ResponseObject
+from gpu_runners.serving.openai.shapes import Answer, AnswerObject
+from gpu_runners.serving.openai.student_answers import no_completions
 
 log = logging.getLogger("kolm.server")
 T = TypeVar("T")
-Deltas = AsyncGenerator[tuple[int, Delta], None]
+_WITH_SCHEMA = frozenset(("response_format", "tools", "text"))  # members of a body that may hold a schema
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -41,21 +43,15 @@ def make_app(responder: Responder, *, routes: Sequence[BaseRoute] = ()) -> Starl
 
     async def chat(request: Request) -> Response:
         async with _read(request, responder, room, chat_call) as (call, n_bytes):
-            served = await responder.resolve(call.model, _headers(request))
-            if isinstance(served, ServedStudent):
-                cost = n_bytes if call.sampling.schema is None else cost_of_schema(n_bytes)
-                text = await in_turn(cost, lambda: student_input(call, served.student))
-            else:
-                ruled = await in_turn(n_bytes, lambda: rule_answer(call, served))
-                # never on the loop: a chat is rendered by another process, and waited for
-                requests = [] if ruled else await in_turn(max(n_bytes, SHORT + 1), lambda: chat_requests(call, served))
-        if isinstance(served, ServedStudent):
-            return await _student(request, call, served, text)
-        if ruled is not None:
-            answer = _answer_of(call, served, n=call.sampling.n, kolm=ruled.about)
-            return await _respond(request, call, answer, rule_deltas(ruled, served, n=call.sampling.n))
-        answer = _answer_of(call, served, n=len(requests))
-        return await _respond(request, call, answer, merge_deltas(served.engine, requests))
+            begun = await begin_chat(call, responder, _headers(request), n_bytes=n_bytes)
+        return await _respond(request, begun.answer, begun.deltas, stream=call.sampling.stream)
+
+    async def response(request: Request) -> Response:
+        async with _read(request, responder, room, response_call) as (call, n_bytes):
+            with own_names():
+                begun = await begin_chat(call.chat, responder, _headers(request), n_bytes=n_bytes)
+        answer = ResponseObject(call=call, answer=begun.answer)
+        return await _respond(request, answer, begun.deltas, stream=call.chat.sampling.stream)
 
     async def completion(request: Request) -> Response:
         async with _read(request, responder, room, completion_call) as (call, n_bytes):
@@ -63,19 +59,35 @@ def make_app(responder: Responder, *, routes: Sequence[BaseRoute] = ()) -> Starl
             if isinstance(served, ServedStudent):
                 raise no_completions()
             requests = await in_turn(n_bytes, lambda: completion_requests(call, served))
-        answer = _answer_of(call, served, n=len(requests))
-        return await _respond(request, call, answer, merge_deltas(served.engine, requests))
+        answer = Answer(
+            model=served.model,
+            is_chat=False,
+            n_choices=len(requests),
+            has_logprobs=call.sampling.top_logprobs is not None,
+            reads_tools=False,
+            with_usage=call.sampling.include_usage,
+        )
+        return await _respond(request, answer, merge_deltas(served.engine, requests), stream=call.sampling.stream)
 
     async def models(request: Request) -> Response:
         return JSONResponse({"object": "list", "data": await responder.models(_headers(request))})
+
+    async def model(request: Request) -> Response:
+        name = request.path_params["name"]
+        for row in await responder.models(_headers(request)):
+            if row["id"] == name:
+                return JSONResponse(row)
+        raise Refusal(404, "model_not_found", f"There is no model {name[:80]!r} here; GET /v1/models lists them.")
 
     async def healthz(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     own = [
         Route("/v1/chat/completions", guard(chat), methods=["POST"]),
+        Route("/v1/responses", guard(response), methods=["POST"]),
         Route("/v1/completions", guard(completion), methods=["POST"]),
         Route("/v1/models", guard(models), methods=["GET"]),
+        Route("/v1/models/{name}", guard(model), methods=["GET"]),
         Route("/healthz", healthz, methods=["GET"]),
     ]
     handlers: dict[Any, Any] = {404: _no_such_route, 405: _no_such_route}
@@ -96,39 +108,18 @@ def guard(handler: Handler) -> Handler:
     return handle
 
 
-async def _student(request: Request, call: ChatCall, served: ServedStudent, text: str) -> Response:
-    """A student's whole answer is there at once: a stream of it has one chunk."""
-    answered = await _unless_gone(request.receive, served.answer(text))
-    return await _respond(request, call, openai_answer(answered, model=served.model), one_delta(answered))
-
-
-def _answer_of(
-    call: ChatCall | CompletionCall, served: Served, *, n: int, kolm: Mapping[str, Any] | None = None
-) -> Answer:
-    has_tools = isinstance(call, ChatCall) and bool(call.tools)
-    return Answer(
-        model=served.model,
-        is_chat=isinstance(call, ChatCall),
-        n_choices=n,
-        has_logprobs=call.sampling.top_logprobs is not None,
-        reads_tools=has_tools and is_hermes(str(served.base.tokenizer.chat_template)),
-        kolm=kolm or {},
-    )
-
-
-async def _respond(request: Request, call: ChatCall | CompletionCall, answer: Answer, deltas: Deltas) -> Response:
-    sampling = call.sampling
+async def _respond(request: Request, answer: AnswerObject, deltas: Deltas, *, stream: bool) -> Response:
     try:
-        if not sampling.stream:
+        if not stream:
             return await _unless_gone(request.receive, _whole(answer, deltas))
         first = await _unless_gone(request.receive, _next(deltas))  # what is refused is refused by status
     except BaseException:
         await deltas.aclose()
         raise
-    return _EventStream(_events(answer, first, deltas, with_usage=sampling.include_usage), deltas)
+    return _EventStream(_events(answer, first, deltas), deltas)
 
 
-async def _whole(answer: Answer, deltas: Deltas) -> Response:
+async def _whole(answer: AnswerObject, deltas: Deltas) -> Response:
     async with contextlib.aclosing(deltas):
         async for index, delta in deltas:
             answer.add(index, delta)
@@ -139,18 +130,14 @@ async def _next(deltas: Deltas) -> tuple[int, Delta]:
     return await anext(deltas)
 
 
-async def _events(
-    answer: Answer, first: tuple[int, Delta], deltas: Deltas, *, with_usage: bool
-) -> AsyncIterator[bytes]:
+async def _events(answer: AnswerObject, first: tuple[int, Delta], deltas: Deltas) -> AsyncIterator[bytes]:
     try:
-        yield event_of(answer.chunk(*first, with_usage=with_usage))
+        yield answer.events(*first)
         async for index, delta in deltas:
-            yield event_of(answer.chunk(index, delta, with_usage=with_usage))
-        if with_usage:
-            yield event_of(answer.usage_chunk())
-        yield DONE
+            yield answer.events(index, delta)
+        yield answer.last_events()
     except Exception as error:  # noqa: BLE001 - too late for a status: told in the stream, which ends here
-        yield event_of(_fault_of(error).body)
+        yield answer.fault_event(_fault_of(error))
 
 
 class _EventStream(Response):
@@ -209,7 +196,7 @@ async def _read(
         data = await read_body(request)
         n_bytes = len(data)
         body = await in_turn(n_bytes, lambda: read_json(data))
-        cost = cost_of_schema(n_bytes) if "response_format" in body else n_bytes
+        cost = cost_of_schema(n_bytes) if not _WITH_SCHEMA.isdisjoint(body) else n_bytes
         yield await in_turn(cost, lambda: read(body)), n_bytes
 
 

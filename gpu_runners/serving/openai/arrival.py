@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gpu_runners.serving.openai.faults import BadRequest
+from gpu_runners.serving.openai.bodies.bad_request import BadRequest
 from gpu_runners.serving.openai.responder import Refusal
 
 MAX_BODY = 4 << 20

@@ -8,11 +8,12 @@ from typing import Any
 from uuid import uuid4
 
 from gpu_runners.artifacts.pack_attachment import drafted_where_taken
-from gpu_runners.models.answers import constraint_of
+from gpu_runners.models.answers import constraint_of, schema_constraint
 from gpu_runners.models.chat import chat_ids
 from gpu_runners.models.protocol import Constraint, Delta, Engine, GenerationRequest, Rejected
-from gpu_runners.serving.openai.bodies import ChatCall, CompletionCall, Sampling
-from gpu_runners.serving.openai.faults import BadRequest
+from gpu_runners.serving.openai.answer_forms import AnswerForm
+from gpu_runners.serving.openai.bodies.bad_request import BadRequest
+from gpu_runners.serving.openai.bodies.chats import ChatCall, CompletionCall, Sampling
 from gpu_runners.serving.openai.responder import Served
 from gpu_runners.serving.openai.tools import takes_tools
 
@@ -20,17 +21,19 @@ MAX_TOGETHER = 64  # prompts times choices of one call
 COMPLETION_TOKENS = 16  # OpenAI's own default of /v1/completions
 
 
-def chat_requests(call: ChatCall, served: Served) -> list[GenerationRequest]:
+def chat_requests(call: ChatCall, served: Served, form: AnswerForm) -> list[GenerationRequest]:
     """One a choice. A chat without a system message gets the artifact's own. Tokenising takes a second a megabyte.
     Raises BadRequest, Rejected, JobFailed(bad_chat)."""
+    # an artifact that answers as it was trained reads what it was trained on, and no tools
+    tools = () if call.forced and form.is_own else call.tools
     messages: Sequence[Mapping[str, Any]] = call.messages
     system = served.prompt.get("system")
     if system and not any(message["role"] == "system" for message in messages):
         messages = [{"role": "system", "content": system}, *messages]
-    constraint = _constraint(call.sampling, served.prompt)
-    if call.tools:
-        _check_tools(served, constraint)
-    prompt = chat_ids(served.base, messages, tools=call.tools)
+    constraint = _form_constraint(form, call.sampling, served.prompt)
+    if tools:
+        _check_tools(served, None if call.forced else constraint)
+    prompt = chat_ids(served.base, messages, tools=tools)
     default = served.prompt.get("max_new_tokens") or served.base.context
     return _requests([tuple(prompt)], call.sampling, served, constraint, default)
 
@@ -117,6 +120,12 @@ def _requests(
     return [replace(first, id=uuid4().hex, prompt=prompt, seed=seed) for prompt in prompts for seed in seeds]
 
 
+def _form_constraint(form: AnswerForm, sampling: Sampling, prompt: Mapping[str, Any]) -> Constraint | None:
+    if form.is_own:
+        return constraint_of(prompt["answer"]) if "answer" in prompt else None
+    return _constraint(sampling, prompt) if form.schema is None else schema_constraint(form.schema)
+
+
 def _constraint(sampling: Sampling, prompt: Mapping[str, Any]) -> Constraint | None:
     """The constraint that the call asks for; else, unless it asks for text, what the artifact's answers are held to."""
     own = constraint_of(prompt["answer"]) if "answer" in prompt else None
@@ -128,7 +137,8 @@ def _constraint(sampling: Sampling, prompt: Mapping[str, Any]) -> Constraint | N
 def _check_tools(served: Served, constraint: Constraint | None) -> None:
     if constraint is not None:
         raise BadRequest(
-            'This artifact answers in a form of its own; send response_format {"type": "text"} to use tools.',
+            'This artifact answers in a form of its own: set tool_choice to "required" or to a function, or send '
+            'response_format {"type": "text"} to leave the choice to the model.',
             param="tools",
             code="unsupported_parameter",
         )

@@ -8,17 +8,10 @@ from starlette.responses import JSONResponse
 
 from gpu_runners.errors import JobFailed
 from gpu_runners.models.protocol import EngineFailed, Overloaded, Rejected
+from gpu_runners.serving.openai.bodies.bad_request import BadRequest
 from gpu_runners.serving.openai.responder import Refusal
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-
-
-class BadRequest(Exception):
-    """The body is not a call that can be answered; `param` is the parameter that it is about."""
-
-    def __init__(self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400) -> None:
-        super().__init__(message)
-        self.message, self.param, self.code, self.status = message, param, code, status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

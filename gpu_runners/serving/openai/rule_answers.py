@@ -5,15 +5,18 @@ from typing import Any
 
 from gpu_runners.artifacts.rules_first import RuleAnswer
 from gpu_runners.models.protocol import Delta, FinishReason
-from gpu_runners.serving.openai.bodies import ChatCall, Sampling
+from gpu_runners.serving.openai.answer_forms import AnswerForm
+from gpu_runners.serving.openai.bodies.chats import ChatCall, Sampling
 from gpu_runners.serving.openai.responder import Served
 
 
-def rule_answer(call: ChatCall, served: Served) -> RuleAnswer | None:
+def rule_answer(call: ChatCall, served: Served, form: AnswerForm) -> RuleAnswer | None:
     """Answer one user message under the artifact's own system message, answered greedily in the artifact's own form;
     None for every other chat, and where no rule is sure."""
+    if call.tools and not (call.forced and form.is_own):
+        return None
     text = _input(call.messages, str(served.prompt.get("system", "")))
-    if served.rules is None or text is None or call.tools or not _is_greedy(call.sampling, served.prompt):
+    if served.rules is None or text is None or not _is_greedy(call.sampling, served.prompt, form):
         return None
     answer = served.rules.answer(text)
     if answer is None or not _fits(answer.text, call.sampling.max_tokens, served.prompt):
@@ -38,10 +41,10 @@ def _input(messages: Sequence[Mapping[str, Any]], system: str) -> str | None:
     return content if isinstance(content, str) else None
 
 
-def _is_greedy(sampling: Sampling, prompt: Mapping[str, Any]) -> bool:
+def _is_greedy(sampling: Sampling, prompt: Mapping[str, Any], form: AnswerForm) -> bool:
     """Log-probs, penalties and stop texts are questions about the model's own words."""
     is_json = prompt.get("answer", {}).get("type") == "json"
-    in_own_form = sampling.format is None or (sampling.format == "json_object" and is_json)
+    in_own_form = form.is_own or (sampling.format == "json_object" and is_json)
     wants_words = sampling.top_logprobs is not None or sampling.stop
     is_pushed = sampling.frequency_penalty or sampling.presence_penalty
     return in_own_form and not sampling.temperature and not wants_words and not is_pushed

@@ -1,30 +1,50 @@
-"""OpenAI's answer objects: whole ones, and the chunks of a stream."""
+"""OpenAI's answer objects of chats and completions: whole ones, and the chunks of a stream."""
 
 import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from gpu_runners.models.protocol import Counts, Delta, TokenLogprob
+from gpu_runners.serving.openai.answer_forms import AnswerForm, FormWriter
+from gpu_runners.serving.openai.faults import Fault
 from gpu_runners.serving.openai.tools import ToolReader
 
 DONE = b"data: [DONE]\n\n"
 _LOWEST = -9999.0  # JSON has no minus infinity
 
 
+class AnswerObject(Protocol):
+    """One call's answer as it grows, in the shape of the address that it was asked at. A stream is the events of each
+    delta, then the last ones or those of a fault."""
+
+    def add(self, index: int, delta: Delta) -> None: ...
+
+    def whole(self) -> dict[str, Any]: ...
+
+    def events(self, index: int, delta: Delta) -> bytes: ...
+
+    def last_events(self) -> bytes: ...
+
+    def fault_event(self, fault: Fault) -> bytes: ...
+
+
 @dataclass(slots=True)
 class Answer:
-    """One call's answer as it grows. `tools` reads tool calls out of each choice's text, where the base makes them.
-    `kolm` are members of our own: `rule`, the number of the rule that answered in the model's place, and what a
-    student on an encoder adds."""
+    """The answer to a chat or a completion. `reads_tools`: tool calls are read out of each choice's text, where the
+    base makes them; `form` is how it goes out. `with_usage`: a stream ends with usage, so each chunk has the member.
+    `kolm` are members of our own: `rule`, the number of the rule that answered in the model's place, and what a student
+    on an encoder adds."""
 
     model: str
     is_chat: bool
     n_choices: int
     has_logprobs: bool
     reads_tools: bool
+    form: AnswerForm = field(default_factory=AnswerForm)
+    with_usage: bool = False
     kolm: Mapping[str, Any] = field(default_factory=dict)
     id: str = ""
     created: int = 0
@@ -33,10 +53,26 @@ class Answer:
     def __post_init__(self) -> None:
         self.id = f"{'chatcmpl' if self.is_chat else 'cmpl'}-{uuid4().hex}"
         self.created = int(time.time())
-        self.choices = [Choice(tools=ToolReader() if self.reads_tools else None) for _ in range(self.n_choices)]
+        self.choices = [Choice(reader=self._reader()) for _ in range(self.n_choices)]
 
-    def chunk(self, index: int, delta: Delta, *, with_usage: bool) -> dict[str, Any]:
-        """The chunk that a delta adds. `with_usage`: the stream ends with usage, so each chunk has the member."""
+    def _reader(self) -> "FormWriter | ToolReader | None":
+        if not self.form.is_plain:
+            return FormWriter(self.form)
+        return ToolReader() if self.reads_tools else None
+
+    def events(self, index: int, delta: Delta) -> bytes:
+        return event_of(self._chunk(index, delta))
+
+    def last_events(self) -> bytes:
+        usage = event_of(self._object([], chunk=True) | {"usage": self.usage()}) if self.with_usage else b""
+        return usage + DONE
+
+    def fault_event(self, fault: Fault) -> bytes:
+        """Too late for a status: it is in the stream, which ends here."""
+        return event_of(fault.body)
+
+    def _chunk(self, index: int, delta: Delta) -> dict[str, Any]:
+        """The chunk that a delta adds."""
         choice = self.choices[index]
         is_first = choice.n_deltas == 0
         content, calls, finish = choice.take(delta)
@@ -52,10 +88,7 @@ class Answer:
             body["delta"] = part
         else:
             body["text"] = content
-        return self._object([body], chunk=True) | ({"usage": None} if with_usage else {})
-
-    def usage_chunk(self) -> dict[str, Any]:
-        return self._object([], chunk=True) | {"usage": self.usage()}
+        return self._object([body], chunk=True) | ({"usage": None} if self.with_usage else {})
 
     def add(self, index: int, delta: Delta) -> None:
         choice = self.choices[index]
@@ -119,7 +152,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Choice:
-    tools: ToolReader | None
+    reader: FormWriter | ToolReader | None
     text: str = ""
     calls: list[dict[str, Any]] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
@@ -132,12 +165,12 @@ class Choice:
         """(content, tool calls, finish reason) that are told now."""
         self.counts, self.n_deltas = delta.counts, self.n_deltas + 1
         finish = None if delta.finish_reason is None else str(delta.finish_reason)
-        if self.tools is None:
+        if self.reader is None:
             return delta.text, [], finish
-        content = self.tools.push(delta.text)
+        content = self.reader.push(delta.text)
         if finish is None:
             return content, [], None
-        held, calls = self.tools.finish()
+        held, calls = self.reader.finish()
         return content + held, calls, "tool_calls" if calls and finish == "stop" else finish
 
 

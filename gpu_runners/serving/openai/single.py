@@ -1,7 +1,7 @@
 """`kolm serve` of one generative artifact: OpenAI's interface on loopback, and beside it the routes that a label
 artifact's server has.
 
-    POST /v1/run    {"input": "text" or ["text", ...]}  ->  {"outputs": [...]}
+    POST /v1/run    {"inputs": ["text", ...]} or {"input": "text"}  ->  {"object": "run", "outputs": [...], ...}
     GET  /v1/model  what is served, from the signed manifest
 
 No TLS, no accounts: a laptop's or a sidecar's server.
@@ -25,14 +25,13 @@ from backend.domain.artifact.kolm_verify import Kolm
 from gpu_runners.artifacts.generative_model import GenerativeModel
 from gpu_runners.serving.openai.app import guard, make_app
 from gpu_runners.serving.openai.arrival import read_body
-from gpu_runners.serving.openai.bodies import read_json
+from gpu_runners.serving.openai.bodies.bad_request import BadRequest
+from gpu_runners.serving.openai.bodies.chats import read_json
 from gpu_runners.serving.openai.body_threads import in_turn
 from gpu_runners.serving.openai.connections import web_config
-from gpu_runners.serving.openai.faults import BadRequest
 from gpu_runners.serving.openai.responder import Refusal, Served
+from gpu_runners.serving.openai.run_bodies import BadInputs, read_inputs, run_answer
 
-MAX_INPUTS = 256
-MAX_CHARS = 100_000
 _SHOWN = ("name", "version", "compile", "task_type", "base", "k_score_ppm", "created_at")
 
 
@@ -66,8 +65,8 @@ class OneArtifact:
 def app_of(kolm: Kolm, model: GenerativeModel) -> Starlette:
     async def run(request: Request) -> Response:
         data = await read_body(request)
-        texts = await in_turn(len(data), lambda: _texts(read_json(data)))
-        return JSONResponse({"outputs": await asyncio.to_thread(model.predict, texts)})
+        texts = await in_turn(len(data), lambda: _texts(data))
+        return JSONResponse(run_answer(kolm.manifest, await asyncio.to_thread(model.predict, texts)))
 
     async def about(request: Request) -> Response:
         shown = {name: kolm.manifest[name] for name in _SHOWN if name in kolm.manifest}
@@ -95,10 +94,8 @@ def serve_one(kolm: Kolm, model: GenerativeModel, *, host: str, port: int) -> in
     return 0
 
 
-def _texts(body: Mapping[str, Any]) -> list[str]:
-    texts = [body["input"]] if isinstance(body.get("input"), str) else body.get("input")
-    if set(body) != {"input"} or not isinstance(texts, list) or not 1 <= len(texts) <= MAX_INPUTS:
-        raise BadRequest(f'Send {{"input": "text"}}, or a list of 1 to {MAX_INPUTS} texts.', param="input")
-    if not all(isinstance(text, str) and len(text) <= MAX_CHARS for text in texts):
-        raise BadRequest(f"An input is a text of at most {MAX_CHARS} characters.", param="input")
-    return texts
+def _texts(data: bytes) -> list[str]:
+    try:
+        return read_inputs(read_json(data))
+    except BadInputs as fault:
+        raise BadRequest(str(fault), param="inputs", code="invalid_value") from fault

@@ -54,12 +54,11 @@ def _call(part: str) -> dict[str, Any] | None:
         return None
     if not closed or rest.strip() or not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
-    arguments = json.dumps(value.get("arguments", {}), ensure_ascii=False)
-    return {
-        "id": f"call_{uuid4().hex[:24]}",
-        "type": "function",
-        "function": {"name": value["name"], "arguments": arguments},
-    }
+    return tool_call(value["name"], json.dumps(value.get("arguments", {}), ensure_ascii=False))
+
+
+def tool_call(name: str, arguments: str) -> dict[str, Any]:
+    return {"id": f"call_{uuid4().hex[:24]}", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def _overlap(text: str) -> int:

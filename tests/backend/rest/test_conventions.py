@@ -35,9 +35,10 @@ REPEATABLE = {
     "v1/teacher_keys/{key}/test",
     "v1/chat/completions",
     "v1/completions",
+    "v1/responses",
 }
 # Plain views that take a POST: OpenAI's addresses.
-POSTED = {"v1/chat/completions", "v1/completions"}
+POSTED = {"v1/chat/completions", "v1/completions", "v1/responses"}
 # What a parameter in an address is the id of.
 PREFIX_OF = {
     "v1/api_keys": Prefix.API_KEY,

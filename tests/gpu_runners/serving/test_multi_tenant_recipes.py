@@ -12,7 +12,8 @@ from backend.domain.recipes.shapes import shape_of
 from gpu_runners.models.protocol import DraftKind
 from gpu_runners.serving.backend_client import Backend
 from gpu_runners.serving.feedback import FeedbackReporter
-from gpu_runners.serving.openai.bodies import chat_call
+from gpu_runners.serving.openai.answer_forms import asked_form
+from gpu_runners.serving.openai.bodies.chats import chat_call
 from gpu_runners.serving.openai.responder import Refusal, Served
 from gpu_runners.serving.openai.rule_answers import rule_answer, rule_deltas
 from tests.gpu_runners.artifacts.test_pack_attachment import base
@@ -38,7 +39,7 @@ def packed(data: bytes = PACK, **members: bytes) -> dict[str, bytes]:
 
 async def ruled(served: Served, text: str, **changed: Any) -> list[str] | None:
     call = chat_call({"model": "x", "messages": [{"role": "user", "content": text}]} | changed)
-    answer = rule_answer(call, served)
+    answer = rule_answer(call, served, asked_form(call, served.prompt["answer"]))
     if answer is None:
         return None
     return [delta.text async for _, delta in rule_deltas(answer, served, n=call.sampling.n)]

@@ -120,6 +120,9 @@ def test_the_worst_case_of_a_request_bounds_what_it_can_use() -> None:
     assert worst_tokens({"prompt": "x"}, n_body_bytes=10, n_prompt_bytes=0)[1] == 1024
     assert worst_tokens({"max_completion_tokens": 7, "max_tokens": True}, n_body_bytes=1, n_prompt_bytes=0)[1] == 7
     assert worst_tokens({"max_tokens": 9}, n_body_bytes=10, n_prompt_bytes=0, writes_tokens=False) == (138, 0)
+    response = {"input": [{"role": "user", "content": "x"}] * 2, "max_output_tokens": 6}
+    assert worst_tokens(response, n_body_bytes=10, n_prompt_bytes=0) == (10 + 64 * 3, 6)
+    assert worst_tokens({"input": "x"}, n_body_bytes=10, n_prompt_bytes=0) == (10 + 64 * 2, 1024)
     assert worst_microusd(BOOK, 0, 0) == 1
 
 

@@ -93,6 +93,18 @@ def test_the_artifact_answers_each_input_and_the_call_is_on_the_bill_once(artifa
     assert fact.quantity == 2  # two answers of 0.8 ms
 
 
+@pytest.mark.parametrize("body", [{"input": "give it back"}, {"input": ["give it back"]}])
+def test_the_body_of_kolm_serve_is_taken_too(artifact, body):
+    with runner() as jobs:
+        answer = run(make_api_key(artifact.tenant_id), artifact, body)
+    assert (answer.status_code, jobs[0].inputs) == (200, ["give it back"])
+
+
+@pytest.mark.parametrize("body", [{}, {"input": "a", "inputs": ["a"]}, {"inputs": "a"}, {"input": []}, {"input": 3}])
+def test_a_body_without_one_list_of_inputs_is_refused(artifact, body):
+    assert run(make_api_key(artifact.tenant_id), artifact, body).status_code == 400
+
+
 def test_a_span_students_answer_says_where_each_field_stands_and_how_sure_it_is(committed_db):
     RunnerJob.objects.all().delete()
     row = make_compile(make_tenant())

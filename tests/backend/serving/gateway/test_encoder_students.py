@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from django.conf import settings as django_settings
 
@@ -18,6 +19,7 @@ from backend.tenants.isolation import tenant_scope
 from backend.usage.invariants import violations
 from backend.valkey import pause
 from tests.backend.serving.worlds import World, chat, make_world, runner, say_hello, served
+from tests.factories import bearer
 from tests.gpu_runners.serving.test_students import Server
 from tests.gpu_runners.small_orders import SCHEMA, order_pairs, spans_kolm
 from tests.workers.teachers.hostile import HostileTeacher, answer, completion_body
@@ -60,7 +62,7 @@ def orders(settings: Any, web: str) -> Iterator[tuple[World, bytes]]:
 
 
 def test_a_deployed_span_student_answers_is_billed_for_what_it_read_and_compared_with_its_teacher(
-    orders: tuple[World, bytes], hints: list[dict[str, str]], tmp_path: Path
+    orders: tuple[World, bytes], hints: list[dict[str, str]], web: str, tmp_path: Path
 ) -> None:
     world, data = orders
     world.deploy(shadow={"share": 1, "usd_per_day": 5})
@@ -73,18 +75,31 @@ def test_a_deployed_span_student_answers_is_billed_for_what_it_read_and_compared
         server = say_hello(url, bases=[base], engine={"name": "encoder"}).json()["server"]
         whole = chat(world, messages=messages)
         streamed = chat(world, messages=messages, stream=True)
+        tools = [{"type": "function", "function": {"name": "Order", "parameters": SCHEMA}}]
+        called = chat(world, messages=messages, tools=tools, tool_choice="required")
+        response = world.call("POST", "/v1/responses", {"model": "router", "input": TEXT})
+        asked = {"model": "router", "input": TEXT, "stream": True}
+        events = httpx.post(f"{web}/v1/responses", json=asked, headers=bearer(world.secret), timeout=30)
+        stored = world.call("POST", "/v1/responses", {"model": "router", "input": TEXT, "store": True})
     body = whole.json()
     assert json.loads(body["choices"][0]["message"]["content"]) == ANSWER
     assert [one["path"] for one in body["kolm"]["fields"]] == ["/item", "/city", "/urgency"]
     assert streamed.text.endswith("data: [DONE]\n\n")
+    (call,) = called.json()["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == ANSWER
+    assert json.loads(response.json()["output"][0]["content"][0]["text"]) == ANSWER
+    assert response.headers["X-Kolm-Artifact"] == whole.headers["X-Kolm-Artifact"]
+    assert "event: response.completed" in events.text
+    assert (stored.status_code, stored.json()["error"]["param"]) == (400, "store")
     rows = [row.to_json() for row in students.rows()]
-    assert runner("usage", {"server": server, "rows": rows}).json() == {"booked": 2, "known": 0, "refused": []}
+    assert runner("usage", {"server": server, "rows": rows}).json() == {"booked": 5, "known": 0, "refused": []}
     for ids in hints:
         compare(ids["tenant_id"], ids["answer_id"])
     with tenant_scope(world.tenant.id):
         (hour,) = DeploymentHour.objects.all()
         assert list(violations(world.tenant.id)) == []
     n_read = body["usage"]["prompt_tokens"]
-    assert (hour.n_requests, hour.prompt_tokens, hour.completion_tokens) == (2, 2 * n_read, 0)
+    assert (hour.n_requests, hour.prompt_tokens, hour.completion_tokens) == (5, 5 * n_read, 0)
     assert hour.ran == [{"server": "s1", "name": "encoder"}]
-    assert (hour.n_shadow, round(hour.shadow_agreement_ppm / hour.n_shadow, -3)) == (2, 667_000)
+    agreement = round(hour.shadow_agreement_ppm / hour.n_shadow, -3)
+    assert (hour.n_shadow, agreement) == (4, 667_000), "a call of a tool has no text to compare"

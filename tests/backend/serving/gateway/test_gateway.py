@@ -84,7 +84,15 @@ def test_errors_are_problems_that_openais_clients_can_read(world):
 
 @pytest.mark.parametrize(
     "body",
-    [[], {}, {"model": 3}, {"model": ""}, {"model": "router", "max_tokens": 0}, {"model": "router", "n": 99}],
+    [
+        [],
+        {},
+        {"model": 3},
+        {"model": ""},
+        {"model": "router", "max_tokens": 0},
+        {"model": "router", "max_output_tokens": "9"},
+        {"model": "router", "n": 99},
+    ],
     ids=str,
 )
 def test_a_body_that_makes_no_sense_is_refused_and_promises_nothing(world, body):
@@ -199,11 +207,28 @@ def test_a_draining_server_is_not_asked(world, far):
 
 
 def test_models_are_the_tenants_deployments_and_artifacts(world):
-    world.deploy()
+    made = world.deploy()
     body = world.call("GET", "/v1/models").json()
     assert [row["id"] for row in body["data"]] == ["router", public_id(world.artifact)]
-    assert world.call("GET", "/v1/models/router").json()["object"] == "model"
-    assert make_world().call("GET", "/v1/models/router").status_code == 404
+    for name in ("router", made["id"]):
+        one = world.call("GET", f"/v1/models/{name}").json()
+        about = {"artifact": public_id(world.artifact), "task_type": "json", "student": "causal"}
+        assert (one["id"], one["object"], one["kolm"]) == ("router", "model", {"deployment": made["id"]} | about)
+        assert make_world().call("GET", f"/v1/models/{name}").status_code == 404
+
+
+def test_models_that_would_be_refused_are_not_listed(world):
+    made, old = world.deploy(), world.another()
+    world.deploy("drained")
+    world.deploy("older", artifact=public_id(old))
+    drained = world.call("GET", "/v1/models/drained").json()["kolm"]["deployment"]
+    assert world.call("POST", f"/v1/deployments/{drained}/drain").status_code == 200
+    revoke(world.tenant.id, old.id, reason="wrong labels", actor=SYSTEM)
+    listed = [row["id"] for row in world.call("GET", "/v1/models").json()["data"]]
+    assert listed == ["router", public_id(world.artifact)]
+    assert world.call("GET", "/v1/models/drained").json()["error"]["code"] == "model_not_found"
+    secret = make_api_key(world.tenant, scopes=["artifacts:read"])
+    assert world.call("GET", f"/v1/models/{made['id']}", secret=secret).status_code == 403
 
 
 # --- on a socket ---------------------------------------------------------------------------------------------

@@ -24,6 +24,11 @@ from workers.live.shadow import json_agreement
 from workers.tasks import compare
 
 SHADOW = {"shadow": {"share": 1, "usd_per_day": 5}}
+MESSAGE = [{"content": [{"text": "a"}]}]
+
+
+def response_event(kind: str, **response: Any) -> bytes:
+    return f"event: response.{kind}\ndata: {json.dumps({'response': response})}\n\n".encode()
 
 
 @pytest.fixture(autouse=True)
@@ -218,12 +223,29 @@ def test_only_what_the_artifact_was_trained_for_is_compared(changes, text):
     assert single_input("/v1/chat/completions", {"messages": MESSAGES} | changes) == text
 
 
+def test_of_a_response_a_text_alone_is_compared():
+    assert single_input("/v1/responses", {"input": "where is it?"}) == "where is it?"
+    for more in ({"instructions": "be brief"}, {"input": [{"role": "user", "content": "x"}]}, {"tools": [{}]}):
+        assert single_input("/v1/responses", {"input": "where is it?"} | more) is None
+
+
+def test_a_label_that_is_asked_for_in_a_callers_json_is_not_compared(taught, far, hints):
+    taught.deploy(**SHADOW)
+    schema = {"type": "object", "properties": {"label": {"type": "string"}}, "required": ["label"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "l", "schema": schema}}
+    assert chat(taught, response_format=wanted).status_code == 200
+    assert hints == []
+
+
 @pytest.mark.parametrize(
     ("data", "text"),
     [
         (b'{"choices": [{"message": {"content": "a"}}]}', "a"),
         (b'{"choices": [{"text": "a"}]}', "a"),
         (chunk("a") + chunk("b") + b"data: [DONE]\n\n", "ab"),
+        (json.dumps({"object": "response", "output": MESSAGE}).encode(), "a"),
+        (response_event("created", output=[]) + response_event("completed", output=MESSAGE), "a"),
+        (response_event("created", output=[]) + b'event: error\ndata: {"message": "x"}\n\n', None),
         (chunk("a"), None),
         (b"data: {broken\n\ndata: [DONE]\n\n", None),
         (b"", None),

@@ -208,7 +208,8 @@ def test_completions_take_texts_and_tokens(caller: Caller, base: CausalBase) -> 
     [
         ({"logit_bias": {"5": 1}}, "logit_bias", "unsupported_parameter"),
         ({"functions": []}, "functions", "unsupported_parameter"),
-        ({"tool_choice": "required"}, "tool_choice", "unsupported_parameter"),
+        ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
+        ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice", "unsupported_parameter"),
         ({"audio": {}}, "audio", "unsupported_parameter"),
         ({"temperature": 3}, "temperature", "invalid_value"),
         ({"temperature": True}, "temperature", "invalid_value"),
@@ -303,7 +304,9 @@ def test_models_health_and_the_older_routes(caller: Caller) -> None:
     outputs = caller.send("POST", "/v1/run", json={"input": ["3 coffee", "tea"]}).json()["outputs"]
     assert outputs[0]["output"] == caller.chat().json()["choices"][0]["message"]["content"]
     assert set(outputs[1]) == {"output", "finish_reason", "n_tokens", "latency_us"}
-    assert caller.send("POST", "/v1/run", json={"input": 3}).status_code == 400
+    assert caller.send("POST", "/v1/run", json={"inputs": ["3 coffee", "tea"]}).json()["object"] == "run"
+    for body in ({"input": 3}, {"inputs": "tea"}, {"inputs": ["tea"], "input": "tea"}, {"inputs": []}):
+        assert caller.send("POST", "/v1/run", json=body).status_code == 400
 
 
 async def twenty_chats(app: Starlette, *, n_refused: int, go: threading.Event) -> list[httpx.Response]:

@@ -13,8 +13,9 @@ from starlette.applications import Starlette
 from backend.domain.rules.reading import read_rules
 from gpu_runners.artifacts.rules_first import RuleAnswer, RulesFirst
 from gpu_runners.models.protocol import Counts, Delta, DraftKind, FinishReason, GenerationRequest, SourceCount
+from gpu_runners.serving.openai.answer_forms import asked_form
 from gpu_runners.serving.openai.app import make_app
-from gpu_runners.serving.openai.bodies import chat_call
+from gpu_runners.serving.openai.bodies.chats import chat_call
 from gpu_runners.serving.openai.responder import Refusal, Served
 from gpu_runners.serving.openai.rule_answers import rule_answer
 from tests.gpu_runners.serving.small_adapters import ScriptedEngine
@@ -98,7 +99,8 @@ def app(served: Served) -> Starlette:
 
 
 def answered(served: Served, **changed: Any) -> RuleAnswer | None:
-    return rule_answer(chat_call({"model": "orders", "messages": ASKED} | changed), served)
+    call = chat_call({"model": "orders", "messages": ASKED} | changed)
+    return rule_answer(call, served, asked_form(call, served.prompt["answer"]))
 
 
 def send(app: Starlette, **changed: Any) -> httpx.Response:

@@ -1,36 +1,20 @@
 """`kolm serve` of students on encoders behind OpenAI's interface: a span student's json, a label student's label."""
 
 import json
-import threading
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import pytest
 
-from backend.domain.artifact.kolm_verify import read_kolm
 from gpu_runners.artifacts.encoder_student import EncoderModel
-from gpu_runners.artifacts.loader import Loader
-from gpu_runners.serving.label_server import ArtifactServer
+from tests.gpu_runners.serving.served_students import serving
 from tests.gpu_runners.small_orders import SCHEMA, order_pairs, spans_kolm
 from tests.gpu_runners.small_packs import label_rules
 from tests.gpu_runners.small_task import LABELS, Trained, kolm_of, task_rows
 
 TEXT, ANSWER = order_pairs(1, start=53)[0]
-
-
-@contextmanager
-def serving(data: bytes) -> Iterator[tuple[httpx.Client, EncoderModel]]:
-    kolm = read_kolm(data)
-    model = Loader(keyring=None, base_dir=None).model_of(kolm)
-    with ArtifactServer(("127.0.0.1", 0), model=model, manifest=kolm.manifest) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        with httpx.Client(base_url=f"http://127.0.0.1:{server.server_address[1]}", timeout=60) as client:
-            yield client, model
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +74,7 @@ def test_the_last_user_message_is_the_input_and_parts_of_it_are_joined(
         {"role": "user", "content": parts},
     ]
     body = client.post("/v1/chat/completions", json={"model": "orders", "messages": messages}).json()
+    assert body["kolm"]["unread_messages"] == 3
     assert json.loads(body["choices"][0]["message"]["content"]) == ANSWER
 
 
@@ -112,9 +97,10 @@ def test_the_tasks_own_schema_may_be_asked_for_in_other_words_and_no_other(
 ) -> None:
     client, _ = orders
     titled = SCHEMA | {"title": "Order", "additionalProperties": False, "required": ["urgency", "item", "city"]}
-    for own in (schema_format(titled), {"type": "json_object"}, {"type": "text"}):
+    wider = SCHEMA | {"required": ["item", "city"]}
+    for own in (schema_format(titled), schema_format(wider), {"type": "json_object"}, {"type": "text"}):
         assert chat(client, response_format=own).status_code == 200
-    narrower = SCHEMA | {"required": ["item", "city"]}
+    narrower = SCHEMA | {"properties": SCHEMA["properties"] | {"city": {"type": "string", "maxLength": 3}}}
     renamed = SCHEMA | {"properties": SCHEMA["properties"] | {"urgency": {"enum": ["soon", "never"]}}}
     for other in (narrower, renamed):
         refused = chat(client, response_format=schema_format(other))
@@ -169,7 +155,22 @@ def test_a_label_student_answers_a_chat_with_its_label(mails: tuple[httpx.Client
     assert body["choices"][0]["message"]["content"] == row["label"] in LABELS
     assert set(body["kolm"]) == {"confidence"}
     assert body["usage"]["prompt_tokens"] == model.n_tokens(row["input"])
+    assert body["choices"][0]["logprobs"] is None
     assert chat(client, "x", model=name, response_format={"type": "json_object"}).status_code == 400
+
+
+def test_the_odds_of_a_label_are_its_log_probs(mails: tuple[httpx.Client, EncoderModel]) -> None:
+    client, _ = mails
+    name = client.get("/v1/models").json()["data"][0]["id"]
+    text = task_rows(1, start=11)[1]["input"]
+    body = chat(client, text, model=name, logprobs=True, top_logprobs=20).json()
+    (token,) = body["choices"][0]["logprobs"]["content"]
+    assert token["token"] == body["choices"][0]["message"]["content"] == token["top_logprobs"][0]["token"]
+    assert math.exp(token["logprob"]) == pytest.approx(body["kolm"]["confidence"], abs=1e-5)
+    assert sorted(one["token"] for one in token["top_logprobs"]) == sorted(LABELS)
+    assert sum(math.exp(one["logprob"]) for one in token["top_logprobs"]) == pytest.approx(1, abs=1e-5)
+    (chunk,) = events(chat(client, text, model=name, logprobs=True, stream=True))
+    assert chunk["choices"][0]["logprobs"]["content"] == [token | {"top_logprobs": []}]
 
 
 def test_a_rules_answer_says_so_and_has_no_tokens(trained: Trained) -> None:
@@ -178,6 +179,23 @@ def test_a_rules_answer_says_so_and_has_no_tokens(trained: Trained) -> None:
         body = chat(client, "where is my parcel 1 number 2", model=name).json()
     assert (body["choices"][0]["message"]["content"], body["kolm"]["rule"]) == ("delivery", 1)
     assert body["usage"]["total_tokens"] == 0
+
+
+def test_v1_run_takes_both_bodies_and_answers_as_a_deployment_does(orders: tuple[httpx.Client, EncoderModel]) -> None:
+    client, _ = orders
+    for body in ({"inputs": [TEXT]}, {"input": TEXT}, {"input": [TEXT]}):
+        answer = client.post("/v1/run", json=body).json()
+        assert set(answer) == {"object", "artifact", "outputs", "load_ms", "cost_microusd"}
+        assert json.loads(answer["outputs"][0]["output"]) == ANSWER
+    for bad in ({"inputs": TEXT}, {"inputs": [TEXT], "input": TEXT}, {"inputs": []}, {"inputs": [3]}, {"text": TEXT}):
+        assert client.post("/v1/run", json=bad).status_code == 422
+
+
+def test_one_model_is_described_by_its_name(orders: tuple[httpx.Client, EncoderModel]) -> None:
+    client, _ = orders
+    assert client.get("/v1/models/orders").json()["object"] == "model"
+    missing = client.get("/v1/models/other%20one")
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
 
 
 def test_v1_run_says_of_each_field_where_it_stands(orders: tuple[httpx.Client, EncoderModel]) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_runners.serving.openai.bodies import chat_call
-from gpu_runners.serving.openai.faults import BadRequest
+from gpu_runners.serving.openai.bodies.bad_request import BadRequest
+from gpu_runners.serving.openai.bodies.chats import chat_call
 from gpu_runners.serving.openai.tools import ToolReader, is_hermes, takes_tools
 
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>'

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpu_runners.serving.openai.faults import BadRequest
+from gpu_runners.serving.openai.bodies.bad_request import BadRequest
 
 
 class Fields:

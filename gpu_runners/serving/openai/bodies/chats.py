@@ -6,25 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.domain.answers.json_schemas import check_schema
 from backend.domain.strict_json import BadJson
 from backend.domain.strict_json import read_json as read_strictly
-from gpu_runners.models.answers import schema_constraint
-from gpu_runners.models.protocol import Constraint, ConstraintKind
-from gpu_runners.serving.openai.faults import BadRequest
-from gpu_runners.serving.openai.fields import Fields
+from gpu_runners.models.protocol import Constraint
+from gpu_runners.serving.openai.bodies.answer_formats import response_format
+from gpu_runners.serving.openai.bodies.bad_request import BadRequest
+from gpu_runners.serving.openai.bodies.fields import Fields
+from gpu_runners.serving.openai.bodies.tool_choices import Function, read_tools
 
 MAX_CHOICES = 8
 MAX_PROMPTS = 64
 MAX_STOPS = 16
 MAX_STOP_CHARS = 256
 MAX_MESSAGES = 1_000
-MAX_TOOLS = 128
 MAX_TOP_LOGPROBS = 20
-_MAX_TOKENS = 1 << 20
+MOST_TOKENS = 1 << 20
 _MAX_CONTAINERS = 50_000  # lists and objects of a body: a million empty lists hold the interpreter for a second
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
-_IGNORED = ("user", "metadata", "safety_identifier", "prompt_cache_key")  # they name the caller, not the answer
+IGNORED = ("user", "metadata", "safety_identifier", "prompt_cache_key")  # they name the caller, not the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +49,13 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatCall:
+    """`forced`: the functions of `tools` of which one must be called."""
+
     model: str
     messages: tuple[dict[str, Any], ...]
     tools: tuple[Any, ...]
     sampling: Sampling
+    forced: tuple[Function, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,25 +91,25 @@ def _is_crowded(data: bytes) -> bool:
 def chat_call(body: Mapping[str, Any]) -> ChatCall:
     """Raises BadRequest."""
     fields = Fields(body)
-    model = _model(fields)
+    model = read_model(fields)
     messages = _messages(fields)
-    tools = _tools(fields)
+    tools, forced = read_tools(fields)
     wants_logprobs = fields.flag("logprobs")
     top = fields.whole("top_logprobs", low=0, high=MAX_TOP_LOGPROBS)
     if top is not None and not wants_logprobs:
         raise fields.bad("top_logprobs", "needs logprobs true")
-    most = fields.whole("max_completion_tokens", low=1, high=_MAX_TOKENS)
+    most = fields.whole("max_completion_tokens", low=1, high=MOST_TOKENS)
     sampling = _sampling(fields, top_logprobs=(top or 0) if wants_logprobs else None, most=most)
     if tools and sampling.constraint is not None:
         raise fields.bad("response_format", "cannot be used together with tools", code="unsupported_parameter")
     fields.end()
-    return ChatCall(model=model, messages=messages, tools=tools, sampling=sampling)
+    return ChatCall(model=model, messages=messages, tools=tools, forced=forced, sampling=sampling)
 
 
 def completion_call(body: Mapping[str, Any]) -> CompletionCall:
     """Raises BadRequest."""
     fields = Fields(body)
-    model = _model(fields)
+    model = read_model(fields)
     prompts = _prompts(fields)
     fields.take_fixed("echo", False)
     fields.take_fixed("best_of", 1)
@@ -117,7 +119,8 @@ def completion_call(body: Mapping[str, Any]) -> CompletionCall:
     return CompletionCall(model=model, prompts=prompts, sampling=sampling)
 
 
-def _model(fields: Fields) -> str:
+def read_model(fields: Fields) -> str:
+    """Raises BadRequest."""
     model = fields.text("model")
     if not model or len(model) > 200:
         raise fields.bad("model", "is missing: name a deployment or an artifact", code="missing_model")
@@ -125,15 +128,15 @@ def _model(fields: Fields) -> str:
 
 
 def _sampling(fields: Fields, *, top_logprobs: int | None, most: int | None) -> Sampling:
-    for name in _IGNORED:
+    for name in IGNORED:
         fields.take(name)
     fields.take_fixed("store", False)
     fields.take_fixed("service_tier", "auto", "default")
     fields.take_fixed("logit_bias", {})
     fields.take_fixed("modalities", ["text"])
-    max_tokens = fields.whole("max_tokens", low=1, high=_MAX_TOKENS)
+    max_tokens = fields.whole("max_tokens", low=1, high=MOST_TOKENS)
     stream = fields.flag("stream")
-    form, constraint, schema = _format(fields)
+    asked = response_format(fields)
     return Sampling(
         max_tokens=most if most is not None else max_tokens,
         temperature=fields.number("temperature", low=0, high=2),
@@ -147,9 +150,9 @@ def _sampling(fields: Fields, *, top_logprobs: int | None, most: int | None) -> 
         n=fields.whole("n", low=1, high=MAX_CHOICES) or 1,
         stream=stream,
         include_usage=_include_usage(fields, stream=stream),
-        format=form,
-        constraint=constraint,
-        schema=schema,
+        format=asked.kind,
+        constraint=asked.constraint,
+        schema=asked.schema,
     )
 
 
@@ -183,43 +186,6 @@ def _include_usage(fields: Fields, *, stream: bool) -> bool:
     return include
 
 
-def _format(fields: Fields) -> tuple[str | None, Constraint | None, dict[str, Any] | None]:
-    value = fields.take("response_format")
-    if value is None:
-        return None, None, None
-    if not isinstance(value, dict):
-        raise fields.bad("response_format", "is an object")
-    inner = Fields(value, inside="response_format.")
-    form = inner.text("type")
-    if form not in ("text", "json_object", "json_schema"):
-        raise inner.bad("type", "is text, json_object or json_schema")
-    schema = _schema(inner) if form == "json_schema" else None
-    constraint = None if schema is None else schema_constraint(schema)
-    if form == "json_object":
-        constraint = Constraint(kind=ConstraintKind.JSON_OBJECT)
-    inner.end()
-    return form, constraint, schema
-
-
-def _schema(fields: Fields) -> dict[str, Any]:
-    """The vetted schema."""
-    value = fields.take("json_schema")
-    if not isinstance(value, dict):
-        raise fields.bad("json_schema", 'is {"name": ..., "schema": {...}}')
-    inner = Fields(value, inside="response_format.json_schema.")
-    inner.text("name")
-    inner.text("description")
-    inner.flag("strict")
-    schema = inner.take("schema")
-    inner.end()
-    problems = check_schema(schema)
-    if problems:
-        where = f" at {problems[0].pointer}" if problems[0].pointer else ""
-        raise inner.bad("schema", f"cannot be decoded to{where}: {problems[0].message[:300]}", code="bad_schema")
-    assert isinstance(schema, dict)
-    return schema
-
-
 def _prompts(fields: Fields) -> tuple[str | tuple[int, ...], ...]:
     value = fields.take("prompt")
     many: Sequence[Any]
@@ -239,23 +205,6 @@ def _prompts(fields: Fields) -> tuple[str | tuple[int, ...], ...]:
     if not 1 <= len(prompts) <= MAX_PROMPTS:
         raise fields.bad("prompt", f"is a text or a list of token ids, or 1 to {MAX_PROMPTS} of either")
     return tuple(prompts)
-
-
-def _tools(fields: Fields) -> tuple[Any, ...]:
-    tools = fields.take("tools")
-    choice = fields.take("tool_choice")
-    if choice not in (None, "auto", "none"):
-        raise fields.bad("tool_choice", "is auto or none here", code="unsupported_parameter")
-    fields.take_fixed("parallel_tool_calls", True)
-    if tools is None:
-        return ()
-    if not isinstance(tools, list) or len(tools) > MAX_TOOLS:
-        raise fields.bad("tools", f"is a list of at most {MAX_TOOLS} functions")
-    for tool in tools:
-        function = tool.get("function") if isinstance(tool, dict) and tool.get("type") == "function" else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise fields.bad("tools", 'has entries like {"type": "function", "function": {"name": ...}}')
-    return () if choice == "none" else tuple(tools)
 
 
 def _messages(fields: Fields) -> tuple[dict[str, Any], ...]:
