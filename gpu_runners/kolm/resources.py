@@ -14,6 +14,7 @@ import httpx
 from .documents import read_document
 from .errors import KolmError
 from .events import Event, Follower
+from .progress import CompileProgress, display_here
 from .rows import (
     Artifact,
     Candidate,
@@ -87,6 +88,7 @@ class Compiles(Resource):
         captures: Rows = None,
         idempotency_key: str | None = None,
         on_event: Callable[[Event], object] | None = None,
+        progress: bool = False,
         timeout_s: float | None = None,
     ) -> Compile:
         """Start a compile; with `wait`, come back when it has ended, whatever its end (`status` says which).
@@ -100,7 +102,9 @@ class Compiles(Resource):
                 upload = uploads.create(rows, purpose=part)
                 document[part] = {**(document.get(part) or {}), "upload": upload.id}
         row = build(Compile, self._post("/v1/compiles", document, idempotency_key=idempotency_key))
-        return self.wait(row.id, on_event=on_event, timeout_s=timeout_s) if wait else row
+        if not wait:
+            return row
+        return self.wait(row.id, on_event=on_event, progress=progress, timeout_s=timeout_s)
 
     def wait(
         self,
@@ -108,12 +112,17 @@ class Compiles(Resource):
         *,
         after: int = 0,
         on_event: Callable[[Event], object] | None = None,
+        progress: bool = False,
         timeout_s: float | None = None,
     ) -> Compile:
-        """The compile once it has ended. `on_event` sees each event. Raises KolmError with the code `wait_timeout`
-        after `timeout_s`; the compile goes on all the same."""
+        """The compile once it has ended. `on_event` sees each event; `progress` shows them, as a table in a notebook
+        and as lines elsewhere. Raises KolmError with the code `wait_timeout` after `timeout_s`; the compile goes on all
+        the same."""
+        show = display_here(CompileProgress()).take if progress else None
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         for event in self.events(id, after=after):
+            if show is not None:
+                show(event)
             if on_event is not None:
                 on_event(event)
             if deadline is not None and time.monotonic() > deadline:
