@@ -1,4 +1,4 @@
-"""What happens to a compile while it is waited for, as lines, and in a notebook as a table that is redrawn in place.
+"""The progress of a compile that is waited for, as lines, and in a notebook as a table that is redrawn in place.
 Unknown events are passed over. What a server says is shown as text: no control character of it, no markup."""
 
 import sys
@@ -164,4 +164,4 @@ def display_here(story: CompileProgress) -> LineDisplay | NotebookDisplay:
 
 
 def _print_plain(line: str) -> None:
-    print("".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in line), flush=True)
+    print("".join(char if char.isprintable() or char == "\n" else "�" for char in line), flush=True)

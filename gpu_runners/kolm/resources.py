@@ -4,7 +4,7 @@ one request a page; the names are the API's (docs/openapi.json)."""
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import httpx
 from .documents import read_document
 from .errors import KolmError
 from .events import Event, Follower
+from .pages import Pages
 from .progress import CompileProgress, display_here
 from .rows import (
     Artifact,
@@ -55,6 +56,9 @@ class Resource:
 
     def _pages(self, cls: type[T], path: str, *, limit: int | None, **query: Any) -> Iterator[T]:
         """All rows, newest first, page after page as they are asked for; at most `limit`."""
+        return Pages(self._walk(cls, path, limit=limit, **query))
+
+    def _walk(self, cls: type[T], path: str, *, limit: int | None, **query: Any) -> Iterator[T]:
         after, left = None, limit
         while left is None or left > 0:
             size = PAGE if left is None else min(left, PAGE)
@@ -218,7 +222,11 @@ class Artifacts(Resource):
         return data
 
     def run(self, id: str, inputs: Sequence[str]) -> Run:
-        return build(Run, self._post(f"/v1/artifacts/{id}/run", {"inputs": list(inputs)}))
+        run = build(Run, self._post(f"/v1/artifacts/{id}/run", {"inputs": list(inputs)}))
+        if len(run.outputs) != len(inputs):
+            raise KolmError(f"The API gave {len(run.outputs)} outputs for {len(inputs)} inputs.", retryable=True)
+        outputs = tuple(replace(one, input=text) for one, text in zip(run.outputs, inputs, strict=True))
+        return replace(run, outputs=outputs)
 
     def predict(self, id: str, inputs: Sequence[str]) -> Sequence[Output]:
         return self.run(id, inputs).outputs

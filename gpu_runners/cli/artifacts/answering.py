@@ -11,7 +11,7 @@ Answer = dict[str, Any]
 
 
 def answering(kolm: Kolm, *, n_texts: int | None = None) -> Callable[[Sequence[str]], list[Answer]]:
-    """What answers texts, an answer each, in order; `n_texts` is how many there will be, None: as many as come. It
+    """Return a function that answers texts, in order; `n_texts` is how many there will be, None: as many as come. It
     raises Refused, and OurError for a text longer than the base's context."""
     from gpu_runners.artifacts.abstaining import abstain_ppm_of, with_doubts
     from gpu_runners.artifacts.rules_first import predict_with_rules

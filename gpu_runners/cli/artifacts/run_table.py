@@ -65,7 +65,7 @@ def run_table(kolm: Kolm, source: str, *, column: str | None, out: str | None) -
             for rows in iter(lambda: list(islice(table.rows, BATCH)), []):
                 answers = _answers(answer, [_text(row, place) for row in rows], progress)
                 for row, one in zip(rows, answers, strict=True):
-                    write(_joined(row, one, more))
+                    write(_join(row, one, more))
                 progress.add(len(rows))
     progress.finish(out)
     if not progress.faults:
@@ -101,7 +101,7 @@ def _answer_alone(answer: Callable[[Sequence[str]], list[Answer]], text: str, pr
         return None
 
 
-def _joined(row: Any, answer: Answer | None, more: Sequence[str]) -> Any:
+def _join(row: Any, answer: Answer | None, more: Sequence[str]) -> Any:
     values: dict[str, Any] = dict.fromkeys(more)
     if answer is not None:
         values["answer"] = answer.get("label", answer.get("output"))

@@ -42,7 +42,7 @@ class Table:
         return not self.names
 
     def column(self, name: str | None) -> Any:
-        """What `row[...]` takes for the text: the column that is named, else the only one, or `input` or `text`.
+        """Return what `row[...]` takes for the text: the column that is named, else the only one, or `input` or `text`.
         Raises Refused."""
         if self.is_jsonl:
             return name or "input"
@@ -79,14 +79,14 @@ def _table_of(file: TextIO, path: str) -> Table:
     csv.field_size_limit(LONGEST_CELL)
     delimiter = "\t" if path.lower().endswith(".tsv") else max(",;\t", key=first.count)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    names = tuple(next(_checked(reader, path, n_cells=None), []))
+    names = tuple(next(_check_rows(reader, path, n_cells=None), []))
     if not any(names):
         raise Refused(f"{path} is empty; its first line names the columns.", exit_code=USAGE)
-    rows = _checked(reader, path, n_cells=len(names))
+    rows = _check_rows(reader, path, n_cells=len(names))
     return Table(names=names, rows=rows, delimiter=delimiter, has_bom=has_bom)
 
 
-def _checked(reader: Any, path: str, *, n_cells: int | None) -> Iterator[list[str]]:
+def _check_rows(reader: Any, path: str, *, n_cells: int | None) -> Iterator[list[str]]:
     """Rows of equal length; blank lines are passed over, and a row that ends early is filled up."""
     while True:
         try:
@@ -136,7 +136,7 @@ def distinct(name: str, taken: Container[str]) -> str:
 
 @contextmanager
 def row_writer(path: str | None, source: Table, names: Sequence[str]) -> Iterator[Callable[[Any], object]]:
-    """What writes a row. A file gets the format of its name, standard output that of the source, and a file is there
+    """Give a function that writes a row. A file gets the format of its name, standard output that of the source, and a file is there
     whole or not at all. Raises Refused."""
     if path is None:
         # a program reads cells as they are: the escapes of a terminal's stream would not mean the same there

@@ -27,7 +27,7 @@ def print_answer(text: str, output: Output, *, is_drawn: bool) -> None:
     drawn = Text(as_text(answer), style=DOUBTED if is_doubted else SURE).append(as_text(rest), style="not bold default")
     console().print(drawn, soft_wrap=True)
     if output.get("fields"):
-        console().print(_marked(text, output["fields"]), soft_wrap=True)
+        console().print(_mark_input(text, output["fields"]), soft_wrap=True)
 
 
 def line_of(output: Output) -> str:
@@ -48,7 +48,7 @@ def _parts(output: Output) -> tuple[str, str]:
     return output["output"], f"{cut}{sure}{rule}{_unsure(output.get('fields', ()))}"
 
 
-def _marked(text: str, fields: Sequence[Output]) -> Any:
+def _mark_input(text: str, fields: Sequence[Output]) -> Any:
     """The input, the copied places in colours and each with the field that it went to."""
     from rich.text import Text
 

@@ -52,7 +52,7 @@ class LiveDisplay:
 
 @contextmanager
 def watching() -> Iterator[Callable[[Event], None]]:
-    """What takes a compile's events and shows them: a table where somebody watches a terminal that can redraw, lines
+    """Give a function that takes a compile's events and shows them: a table where somebody watches a terminal that can redraw, lines
     without a control character elsewhere."""
     story = CompileProgress()
     is_watched = sys.stdout.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
