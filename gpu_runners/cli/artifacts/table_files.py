@@ -136,8 +136,8 @@ def distinct(name: str, taken: Container[str]) -> str:
 
 @contextmanager
 def row_writer(path: str | None, source: Table, names: Sequence[str]) -> Iterator[Callable[[Any], object]]:
-    """Give a function that writes a row. A file gets the format of its name, standard output that of the source, and a file is there
-    whole or not at all. Raises Refused."""
+    """Give a function that writes a row. A file gets the format of its name, standard output that of the source, and a
+    file is there whole or not at all. Raises Refused."""
     if path is None:
         # a program reads cells as they are: the escapes of a terminal's stream would not mean the same there
         yield _writer(sys.stdout if sys.stdout.isatty() else raw(sys.stdout), names, source.delimiter)

@@ -52,8 +52,8 @@ class LiveDisplay:
 
 @contextmanager
 def watching() -> Iterator[Callable[[Event], None]]:
-    """Give a function that takes a compile's events and shows them: a table where somebody watches a terminal that can redraw, lines
-    without a control character elsewhere."""
+    """Give a function that takes a compile's events and shows them: a table where somebody watches a terminal that can
+    redraw, lines without a control character elsewhere."""
     story = CompileProgress()
     is_watched = sys.stdout.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
     if not is_watched:
