@@ -1,12 +1,15 @@
 """The options that several commands have, and the amounts and counts that are typed in them."""
 
+import functools
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+DATA_HELP = "CSV, TSV, JSON lines, JSON, Parquet, chats, exports; or a data set's folder"
+INPUT_HELP = "the column of inputs; several, with commas between"
 SPEC_HELP = "YAML or JSON; - is standard input"
 KEYRING_HELP = "default: $KOLM_KEYRING or ~/.config/kolm/keyring.json"
 MICROUSD_PER_USD = 1_000_000
@@ -60,6 +63,31 @@ def trust_options(verb: str) -> Callable[[Command], Command]:
         return click.option("--keyring", metavar="FILE", help=KEYRING_HELP)(command)
 
     return add
+
+
+def column_options(command: Command) -> Command:
+    """Add which column of a file is what; the command gets `columns`, the named ones by their role."""
+
+    @click.option(
+        "--input", "input_column", metavar="COLUMN", help="the column of inputs; several, with commas between"
+    )
+    @click.option("--output", "output_column", metavar="COLUMN", help="the column of answers")
+    @click.option("--group", "group_column", metavar="COLUMN", help="the column of what must stay together")
+    @click.option("--split", "split_column", metavar="COLUMN", help="the column that says train or test")
+    @functools.wraps(command)
+    def with_columns(
+        *,
+        input_column: str | None,
+        output_column: str | None,
+        group_column: str | None,
+        split_column: str | None,
+        **options: Any,
+    ) -> Any:
+        inputs = [name.strip() for name in input_column.split(",")] if input_column else None
+        roles = {"input": inputs, "output": output_column, "group": group_column, "split": split_column}
+        return command(columns={role: name for role, name in roles.items() if name}, **options)
+
+    return cast(Command, with_columns)
 
 
 def microusd_of(text: str) -> int:

@@ -51,6 +51,7 @@ from .rows import (
     UsageTotal,
     Verification,
 )
+from .spec_drafts import SpecDraft, spec_from
 from .webhooks import BadSignature, WebhookDelivery, WebhookEndpoint, WebhookEvent, sign, verify
 
 __version__ = VERSION
@@ -92,6 +93,7 @@ __all__ = [
     "Run",
     "ServerError",
     "Slice",
+    "SpecDraft",
     "Step",
     "TeacherKey",
     "TeacherKeyTest",
@@ -107,5 +109,6 @@ __all__ = [
     "WebhookEvent",
     "read_document",
     "sign",
+    "spec_from",
     "verify",
 ]

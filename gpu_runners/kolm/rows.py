@@ -285,6 +285,7 @@ class Upload(Row):
     sha256: str
     size_bytes: int
     n_rows: int
+    name: str | None = None
     created_at: datetime | None = None
 
 

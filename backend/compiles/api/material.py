@@ -1,13 +1,11 @@
-"""/v1/uploads and /v1/teacher_keys: what a spec points at."""
+"""/v1/teacher_keys: the customer's keys for teachers."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.decorators import method_decorator
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.parsers import BaseParser
+from drf_spectacular.utils import extend_schema
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,10 +13,8 @@ from rest_framework.views import APIView
 
 from backend.compiles import teacher_keys
 from backend.compiles.api.serializers import TeacherKeyRequest, TeacherKeyTestRequest
-from backend.compiles.api.shapes import TeacherKeyShape, TeacherKeyTestShape, UploadShape
-from backend.compiles.models import TeacherKey, Upload
-from backend.compiles.uploads import UploadPurpose, store_upload
-from backend.domain.errors import InvalidInput, NotFound, Problem
+from backend.compiles.api.shapes import TeacherKeyShape, TeacherKeyTestShape
+from backend.compiles.models import TeacherKey
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import check_query
@@ -26,77 +22,6 @@ from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.permissions import HasScope, Scope
-
-
-class LinesParser(BaseParser):
-    """JSON lines as they come; they are read row by row later."""
-
-    media_type = "application/x-ndjson"
-
-    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> bytes:
-        return bytes(stream.read())
-
-
-class OctetsParser(LinesParser):
-    media_type = "application/octet-stream"
-
-
-class UploadsView(APIView):
-    permission_classes: list[type[BasePermission]] = [IsTenant, HasScope("uploads")]
-    parser_classes: ClassVar = [LinesParser, OctetsParser]
-
-    @extend_schema(
-        operation_id="uploads_list",
-        parameters=PAGE_PARAMETERS,
-        responses=page_schema("UploadList", UploadShape()),
-    )
-    def get(self, request: Request) -> Response:
-        """All uploads, newest first."""
-        rows = Upload.objects.of_tenant(request.auth.tenant_id)
-        return list_page(request, rows, prefix=Prefix.UPLOAD, render=UploadShape.of)
-
-    @extend_schema(
-        operation_id="uploads_create",
-        parameters=[
-            IDEMPOTENCY_KEY,
-            OpenApiParameter(
-                "purpose", OpenApiTypes.STR, required=True, enum=[purpose.value for purpose in UploadPurpose]
-            ),
-            OpenApiParameter(
-                "sha256", OpenApiTypes.STR, description="Of the body, hexadecimal: a truncated upload is refused."
-            ),
-        ],
-        request={"application/x-ndjson": OpenApiTypes.BINARY},
-        responses={201: UploadShape},
-    )
-    @idempotent
-    def post(self, request: Request) -> Response:
-        """Upload up to 5 MB of JSON lines: `{"input"}` for captures, `{"input", "output"}` for examples (with
-        `"group"` and `"split"` where a row has them), `{"item", "completions"}` for a recording."""
-        check_query(request.query_params, ["purpose", "sha256"])
-        purpose = request.query_params.get("purpose", "")
-        if purpose not in set(UploadPurpose):
-            message = f"`purpose` is one of {', '.join(UploadPurpose)}."
-            raise InvalidInput(message, problems=(Problem(pointer="/purpose", message=message),))
-        data = request.data if isinstance(request.data, bytes) else b""
-        row = store_upload(
-            request.auth.tenant_id, UploadPurpose(purpose), data, sha256=request.query_params.get("sha256")
-        )
-        shape = UploadShape.of(row)
-        return Response(shape, status=201, headers={"Location": f"/v1/uploads/{shape['id']}"})
-
-
-class UploadView(APIView):
-    permission_classes: list[type[BasePermission]] = [IsTenant, HasScope("uploads")]
-
-    @extend_schema(operation_id="uploads_get", responses=UploadShape)
-    def get(self, request: Request, upload: str) -> Response:
-        """One upload; its rows are not shown again."""
-        check_query(request.query_params, [])
-        row = Upload.objects.of_tenant(request.auth.tenant_id).filter(id=decode_id(Prefix.UPLOAD, upload)).first()
-        if row is None:
-            raise NotFound("There is no such upload.")
-        return Response(UploadShape.of(row))
 
 
 class TeacherKeysView(APIView):

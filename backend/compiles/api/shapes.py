@@ -13,7 +13,7 @@ from backend.domain.evaluation.paired import Paired
 from backend.domain.ids import Prefix
 from backend.domain.lifecycle import CompileStatus
 from backend.domain.planning.ablations import Arm, Comparison, Outcome
-from backend.rest.shapes import Constant, PublicId, Shape, Time
+from backend.rest.shapes import Constant, PublicId, Shape, TextOrNull, Time
 
 
 class OutcomeShape(Shape[Outcome]):
@@ -74,6 +74,7 @@ class UploadShape(Shape[Upload]):
     id = PublicId(Prefix.UPLOAD)
     object = Constant("upload")
     purpose = s.ChoiceField([purpose.value for purpose in UploadPurpose])
+    name = TextOrNull(help_text="A spec may name the newest upload of a name and purpose.")
     sha256 = s.CharField()
     size_bytes = s.IntegerField()
     n_rows = s.IntegerField()

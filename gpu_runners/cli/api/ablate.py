@@ -21,7 +21,7 @@ from gpu_runners.cli.display.printing import usd
 from gpu_runners.cli.exit_codes import FAILED, OK, USAGE, exit_code_of
 from gpu_runners.cli.options import SPEC_HELP, json_option
 from gpu_runners.cli.terminal import fail
-from gpu_runners.kolm import Client, KolmError, read_document
+from gpu_runners.kolm import Client, KolmError
 
 STUDENTS = {
     "adapter": "the adapter",
@@ -103,7 +103,7 @@ def _read_options(spec: str | None, of: str | None, arms: str, budget: str | Non
 def _compile(client: Client, spec: str | None, of: str | None) -> Row:
     """The compile with selection, ended."""
     if spec is not None:
-        started: Row = client.post("/v1/compiles", read_document(spec))
+        started: Row = client.post("/v1/compiles", client.compiles.document(spec))
         print_accepted(started)
         print(f"If this is interrupted, `kolm ablate --of {started['id']}` goes on from here.", flush=True)
         of = started["id"]

@@ -17,6 +17,7 @@ from gpu_runners.cli.exit_codes import FAILED, OK
 from gpu_runners.cli.options import AMOUNT, SPEC_HELP, json_option
 from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client, Unreadable, read_document
+from gpu_runners.kolm.spec_files import names_files, with_rows
 
 Row = dict[str, Any]
 Act = Callable[..., int]
@@ -39,7 +40,7 @@ def check(*, spec: str, as_json: bool) -> int:
 
     try:
         document = read_document(spec)
-        parsed = parse_spec(document)
+        parsed = parse_spec(with_rows(document, folder=Path(spec).parent) if names_files(document) else document)
         check_reachable(parsed)
     except Unreadable as error:
         return fail(str(error))
@@ -78,7 +79,7 @@ def compile_spec(
         return estimate(spec, connect=connect, as_json=as_json)
 
     def act(client: Client) -> int:
-        document = read_document(spec)
+        document = client.compiles.document(spec)
         before = _artifacts_of(client, document) if compare_last else []
         row = client.post("/v1/compiles", document, idempotency_key=idempotency_key)
         # a request that is repeated may find its own artifact there
@@ -140,7 +141,7 @@ def estimate(spec: str, *, connect: Connect, as_json: bool) -> int:
     from gpu_runners.cli.display.prices import price_lines
 
     def act(client: Client) -> int:
-        answer = client.post("/v1/compiles/estimate?drafts=true", read_document(spec))
+        answer = client.post("/v1/compiles/estimate?drafts=true", client.compiles.document(spec))
         if as_json:
             print_json(answer)
             return OK

@@ -10,7 +10,7 @@ from gpu_runners.cli.api.connection import Connect, api_options, run_command
 from gpu_runners.cli.display.printing import print_json
 from gpu_runners.cli.exit_codes import FAILED, OK
 from gpu_runners.cli.options import SPEC_HELP, json_option
-from gpu_runners.kolm import Client, read_document
+from gpu_runners.kolm import Client
 
 SIGNS = {"passed": "✓", "warning": "!", "failed": "✗", "skipped": "·"}
 
@@ -24,7 +24,7 @@ def doctor(*, spec: str, as_json: bool, connect: Connect) -> int:
     and each model that the spec asks is asked one tiny call."""
 
     def act(client: Client) -> int:
-        preflight = client.compiles.preflight(read_document(spec))
+        preflight = client.compiles.preflight(spec)
         if as_json:
             print_json(preflight)
         else:

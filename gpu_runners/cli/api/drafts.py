@@ -16,7 +16,7 @@ from gpu_runners.cli.display import draft_tables as tables
 from gpu_runners.cli.exit_codes import FAILED
 from gpu_runners.cli.options import COUNT, SPEC_HELP, json_option
 from gpu_runners.cli.terminal import agrees
-from gpu_runners.kolm import Client, read_document
+from gpu_runners.kolm import Client
 
 PAGE = 100
 Row = dict[str, Any]
@@ -93,7 +93,7 @@ drafts.add_command(verdicts)
 def preview(*, spec: str, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         # asked once: the API itself has waited for a worker already
-        answer = client.post("/v1/drafts/preview", read_document(spec), attempts=1)
+        answer = client.post("/v1/drafts/preview", client.compiles.document(spec), attempts=1)
         if as_json:
             print(json.dumps(answer, ensure_ascii=False))
         else:
