@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from .errors import error_of
-from .resources import Resource
+from .resource import Resource
 from .rows import Json, Row, build
 from .transport import check, not_reachable
 

@@ -11,10 +11,12 @@ import sys
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
+from backend.domain.source_data.delimited import NO_DELIMITER, find_delimiter
+from backend.domain.source_data.text_encoding import find_encoding
 from gpu_runners.cli.artifacts.loading import Refused
 from gpu_runners.cli.exit_codes import USAGE
 from gpu_runners.terminal_text import raw
@@ -22,6 +24,8 @@ from gpu_runners.terminal_text import raw
 FORMATS = (".csv", ".tsv", ".jsonl")
 _DELIMITER_OF = {".csv": ",", ".tsv": "\t", ".jsonl": ""}
 LONGEST_CELL = 10_000_000  # characters
+HEAD_LINES = 50  # from which the separator is seen
+CHUNK = 1 << 20
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?%?")
 BOM = "\ufeff"
@@ -30,12 +34,12 @@ BOM = "\ufeff"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """`names` are the columns and a row is the list of their cells; of JSON lines a row is the object, and there are no
-    names."""
+    names. `is_marked`: a spreadsheet wrote it, and reads UTF-8 by its mark alone."""
 
     names: tuple[str, ...]
     rows: Iterator[Any]
     delimiter: str = ","
-    has_bom: bool = False
+    is_marked: bool = False
 
     @property
     def is_jsonl(self) -> bool:
@@ -62,28 +66,35 @@ def open_table(path: str) -> Iterator[Table]:
     if Path(path).suffix.lower() not in FORMATS:
         raise Refused(f"{path}: a table ends in {', '.join(FORMATS)}.", exit_code=USAGE)
     try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
-            yield _table_of(file, path)
+        with Path(path).open("rb") as data:
+            encoding = find_encoding(iter(lambda: data.read(CHUNK), b""))
+        if encoding.note:
+            print(f"{path}: {encoding.note}", file=sys.stderr)
+        with Path(path).open(encoding=encoding.codec, newline="") as file:
+            yield _table_of(file, path, is_marked=bool(encoding.mark) or encoding.codec != "utf-8")
     except UnicodeDecodeError as error:
-        raise Refused(f"{path} is not UTF-8 ({error.reason}); save it as CSV UTF-8.", exit_code=USAGE) from error
+        raise Refused(
+            f"{path} cannot be read as text ({error.reason}); save it as CSV UTF-8.", exit_code=USAGE
+        ) from error
     except OSError as error:
         raise Refused(f"{path} cannot be read ({error.strerror}).", exit_code=USAGE) from error
 
 
-def _table_of(file: TextIO, path: str) -> Table:
-    first = file.readline()
-    has_bom, first = first.startswith(BOM), first.removeprefix(BOM)
-    lines = chain([first], file)
+def _table_of(file: TextIO, path: str, *, is_marked: bool) -> Table:
+    head = list(islice(file, HEAD_LINES))
+    head[:1] = [line.removeprefix(BOM) for line in head[:1]]
+    lines = chain(head, file)
     if path.lower().endswith(".jsonl"):
-        return Table(names=(), rows=_objects(lines, path), has_bom=has_bom)
+        return Table(names=(), rows=_objects(lines, path), is_marked=is_marked)
     csv.field_size_limit(LONGEST_CELL)
-    delimiter = "\t" if path.lower().endswith(".tsv") else max(",;\t", key=first.count)
+    delimiter = "\t" if path.lower().endswith(".tsv") else find_delimiter(head)
+    delimiter = "," if delimiter == NO_DELIMITER else delimiter
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     names = tuple(next(_check_rows(reader, path, n_cells=None), []))
     if not any(names):
         raise Refused(f"{path} is empty; its first line names the columns.", exit_code=USAGE)
     rows = _check_rows(reader, path, n_cells=len(names))
-    return Table(names=names, rows=rows, delimiter=delimiter, has_bom=has_bom)
+    return Table(names=names, rows=rows, delimiter=delimiter, is_marked=is_marked)
 
 
 def _check_rows(reader: Any, path: str, *, n_cells: int | None) -> Iterator[list[str]]:
@@ -149,7 +160,7 @@ def row_writer(path: str | None, source: Table, names: Sequence[str]) -> Iterato
     temporary = Path(f"{path}.part")
     try:
         with temporary.open("w", encoding="utf-8", newline="") as file:
-            if source.has_bom and suffix == ".csv":
+            if source.is_marked and suffix == ".csv":
                 file.write(BOM)
             is_kept = source.delimiter != "\t" and suffix == ".csv"
             yield _writer(file, names, source.delimiter if is_kept else _DELIMITER_OF[suffix])

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..account import AccountState, Bill, Budget, Invoice, Member, Plan, Time, UsageRow
 from ..rows import ApiKey, TeacherKey, TeacherKeyTest, Tenant, build
-from .resources import Resource
+from .resource import Resource
 
 
 class ApiKeys(Resource):

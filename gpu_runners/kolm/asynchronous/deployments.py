@@ -10,7 +10,7 @@ from ..deployments import CHAT, Deployment, Message, _body, _patient
 from ..errors import error_of
 from ..rows import Json, build
 from ..transport import check, not_reachable
-from .resources import Resource
+from .resource import Resource
 
 
 class Deployments(Resource):

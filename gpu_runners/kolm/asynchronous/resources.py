@@ -1,9 +1,10 @@
 """The asyncio face of resources.py, of which it is made: see tests/gpu_runners/kolm/async_sources.py."""
 
 import hashlib
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import httpx
 from ..errors import KolmError
 from ..events import Event
 from ..progress import CompileProgress, display_here
-from ..resources import PAGE, PREFLIGHT_S, Spec, document_of
+from ..resources import PREFLIGHT_S, Spec, document_of
 from ..rows import (
     Artifact,
     Candidate,
@@ -27,46 +28,16 @@ from ..rows import (
     Run,
     Slice,
     Step,
-    T,
     Upload,
     UsageTotal,
     Verification,
     build,
 )
+from ..spec_drafts import SpecDraft
+from ..spec_files import FileRows, files_of, without_file
 from ..tables import Rows, jsonl_of
 from .events import Follower
-from .transport import Transport
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    transport: Transport
-
-    async def _get(self, path: str, **query: Any) -> Any:
-        return (await self.transport.send("GET", path, query=query)).json()
-
-    async def _post(self, path: str, body: Any = None, *, idempotency_key: str | None = None) -> Any:
-        sent = {} if body is None else body
-        return (await self.transport.send("POST", path, json=sent, idempotency_key=idempotency_key)).json()
-
-    def _pages(self, cls: type[T], path: str, *, limit: int | None, **query: Any) -> AsyncIterator[T]:
-        """All rows, newest first, page after page as they are asked for; at most `limit`."""
-        return self._walk(cls, path, limit=limit, **query)
-
-    async def _walk(self, cls: type[T], path: str, *, limit: int | None, **query: Any) -> AsyncIterator[T]:
-        after, left = (None, limit)
-        while left is None or left > 0:
-            size = PAGE if left is None else min(left, PAGE)
-            page = await self._get(path, limit=size, after=after, **query)
-            for row in page["data"]:
-                yield build(cls, row)
-            left = None if left is None else left - len(page["data"])
-            after = page["next_cursor"]
-            if after is None:
-                return
-
-    async def _all(self, cls: type[T], path: str, **query: Any) -> list[T]:
-        return [build(cls, row) for row in (await self._get(path, **query))["data"]]
+from .resource import Resource
 
 
 class Compiles(Resource):
@@ -92,9 +63,9 @@ class Compiles(Resource):
     ) -> Compile:
         """Start a compile; with `wait`, come back when it has ended, whatever its end (`status` says which).
 
-        `spec` is a mapping, or the path of a YAML or JSON file. `examples` and `captures` (a DataFrame, a list of dicts
-        or texts, a JSONL file) are uploaded and named in the spec."""
-        document = document_of(spec)
+        `spec` is a mapping, a draft of `kolm.spec_from`, or the path of a YAML or JSON file. `examples` and `captures`
+        (a DataFrame, a list of dicts or texts, a JSONL file) are uploaded and named in the spec."""
+        document = await self.document(spec)
         uploads = Uploads(self.transport)
         for part, rows in (("examples", examples), ("captures", captures)):
             if rows is not None:
@@ -137,9 +108,27 @@ class Compiles(Resource):
         """Every event so far, from the one behind `after`; the compile is not waited for."""
         return Follower(transport=self.transport, compile_id=id, after=after).page()
 
+    async def document(self, spec: Spec) -> dict[str, Any]:
+        """The spec as it is sent: files that it names (`examples: {file: tickets.csv}`) are uploaded, and a draft's
+        rows, and their ids stand in it. The same content is not stored twice."""
+        uploads = Uploads(self.transport)
+        if isinstance(spec, SpecDraft):
+            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in spec.rows).encode()
+            document, files = (dict(spec.spec), [FileRows(part=spec.part, name=spec.file[:100], lines=lines)])
+        else:
+            document = document_of(spec)
+            folder = Path(spec).parent if isinstance(spec, str | PathLike) else Path()
+            files = files_of(document, folder=folder)
+        for one in files:
+            upload = await uploads.store(
+                one.lines, purpose=one.part, name=one.name, idempotency_key=one.idempotency_key
+            )
+            document[one.part] = without_file(document[one.part]) | {"upload": upload.id}
+        return document
+
     async def estimate(self, spec: Spec, *, drafts: bool = False) -> Estimate:
         path = "/v1/compiles/estimate" + ("?drafts=true" if drafts else "")
-        return build(Estimate, await self._post(path, document_of(spec)))
+        return build(Estimate, await self._post(path, await self.document(spec)))
 
     async def preflight(self, spec: Spec) -> Json:
         """Tell whether a compile of the spec can end: `{"passed": bool, "lines": [...]}`. Asks each model of
@@ -147,9 +136,9 @@ class Compiles(Resource):
         usual = self.transport.http.timeout
         patient = httpx.Timeout(connect=usual.connect, read=PREFLIGHT_S, write=usual.write, pool=usual.pool)
         path = "/v1/specs/validate?preflight=true"
-        answer: Json = (await self.transport.send("POST", path, json=document_of(spec), timeout=patient)).json()[
-            "preflight"
-        ]
+        answer: Json = (
+            await self.transport.send("POST", path, json=await self.document(spec), timeout=patient)
+        ).json()["preflight"]
         return answer
 
     async def cancel(self, id: str) -> Compile:
@@ -268,20 +257,31 @@ class Drafts(Resource):
 
 
 class Uploads(Resource):
-    def list(self, *, limit: int | None = None) -> AsyncIterator[Upload]:
-        return self._pages(Upload, "/v1/uploads", limit=limit)
+    def list(
+        self, *, purpose: str | None = None, name: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Upload]:
+        return self._pages(Upload, "/v1/uploads", limit=limit, purpose=purpose, name=name)
 
     async def get(self, id: str) -> Upload:
         return build(Upload, await self._get(f"/v1/uploads/{id}"))
 
-    async def create(self, rows: Rows, *, purpose: str, columns: Mapping[str, str] | None = None) -> Upload:
-        """`rows`: a DataFrame, a list of dicts or texts, or a JSONL file; `columns` renames, {"message": "input"}."""
-        data = jsonl_of(rows, columns=columns)
+    async def create(
+        self, rows: Rows, *, purpose: str, columns: Mapping[str, str] | None = None, name: str | None = None
+    ) -> Upload:
+        """`rows`: a DataFrame, a list of dicts or texts, or a JSONL file; `columns` renames, {"message": "input"}. A
+        spec may name the newest upload of a `name` instead of its id."""
+        return await self.store(jsonl_of(rows, columns=columns), purpose=purpose, name=name)
+
+    async def store(
+        self, lines: bytes, *, purpose: str, name: str | None = None, idempotency_key: str | None = None
+    ) -> Upload:
+        """Upload JSON lines that are ready; an upload that came under the same key before is given back."""
         answer = await self.transport.send(
             "POST",
             "/v1/uploads",
-            query={"purpose": purpose, "sha256": hashlib.sha256(data).hexdigest()},
-            content=data,
+            query={"purpose": purpose, "name": name, "sha256": hashlib.sha256(lines).hexdigest()},
+            content=lines,
             headers={"Content-Type": "application/x-ndjson"},
+            idempotency_key=idempotency_key,
         )
         return build(Upload, answer.json())

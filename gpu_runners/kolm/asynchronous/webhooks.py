@@ -5,7 +5,7 @@ from typing import Any
 
 from ..rows import build
 from ..webhooks import WebhookDelivery, WebhookEndpoint, WebhookEvent
-from .resources import Resource
+from .resource import Resource
 
 
 class WebhookEndpoints(Resource):

@@ -100,6 +100,18 @@ def test_a_span_students_answer_is_json_in_a_cell(home: Path) -> None:
     assert json.loads(row[1]) == answer
 
 
+@pytest.mark.parametrize("codec", ["cp1252", "utf-16"])
+def test_what_an_older_excel_saved_is_read_and_comes_back_as_its_utf_8(
+    kolm: Path, capsys: pytest.CaptureFixture[str], codec: str
+) -> None:
+    (kolm / "in.csv").write_bytes(f"text;Größe\r\n{PARCEL};für\r\n".encode(codec))
+    assert main(["run", "a.kolm", "--in", "in.csv", "--column", "text", "--out", "out.csv"]) == 0
+    head, row = rows_of((kolm / "out.csv").read_text(encoding="utf-8-sig"), ";")
+    assert (head[1], row[1], row[2]) == ("Größe", "für", "delivery")
+    assert (kolm / "out.csv").read_bytes().startswith(b"\xef\xbb\xbf")
+    assert ("Windows-1252" in capsys.readouterr().err) == (codec == "cp1252")
+
+
 @pytest.mark.parametrize(
     ("content", "options", "said"),
     [
@@ -108,7 +120,7 @@ def test_a_span_students_answer_is_json_in_a_cell(home: Path) -> None:
         (b"a,a\n1,2\n", ["--column", "a"], "2 columns are called 'a'"),
         (b"a,b\n1,2,3\n", ["--column", "a"], "line 2: 3 cells, and the first line names 2 columns"),
         (b'a,b\n1,"2\n', ["--column", "a"], "line 2: unexpected end of data"),
-        (b"text\n\xff\n", [], "is not UTF-8"),
+        (b"text\n\x81\n", [], "cannot be read as text"),
         (b"", [], "is empty"),
         (b"text\nx\n", ["--out", "in.csv"], "is the file that is read"),
         (b"text\nx\n", ["--out", "out.jsonl"], "--out ends in .csv or .tsv"),
