@@ -71,7 +71,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Serving": {
         "deployments": Entry("api.deployments:deployments", "Names under which artifacts answer chats."),
         "chat": Entry("api.chat:chat", "Ask a deployment or an artifact; the answer as it comes."),
-        "webhooks": Entry("api.webhooks:webhooks", "Endpoints, deliveries, and events on this machine."),
+        "webhooks": Entry("api.webhooks.endpoints:webhooks", "Endpoints, deliveries, and events on this machine."),
     },
     "Account": {
         "login": Entry("api.account:login", "Ask for address and API key, check them, and keep them for this user."),

@@ -11,6 +11,7 @@ an event stream that breaks is taken up where it broke. docs/client.md has all o
 """
 
 from .account import AccountState, Bill, BillLine, Budget, Invoice, Member, Plan, UsageRow
+from .asynchronous.client import AsyncClient
 from .client import VERSION, Client
 from .deployments import Deployment
 from .documents import Unreadable, read_document
@@ -60,6 +61,7 @@ __all__ = [
     "AccountState",
     "ApiKey",
     "Artifact",
+    "AsyncClient",
     "BadSignature",
     "Bill",
     "BillLine",

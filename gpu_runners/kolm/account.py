@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from .resources import Resource
+from .resource import Resource
 from .rows import ApiKey, Json, Row, TeacherKey, TeacherKeyTest, Tenant, build
 
 Time = str | datetime | None

@@ -8,7 +8,8 @@ from typing import Any
 
 import httpx
 
-from .resources import Resource
+from .errors import error_of
+from .resource import Resource
 from .rows import Json, Row, build
 from .transport import check, not_reachable
 
@@ -110,7 +111,7 @@ class Chats(Resource):
             raise not_reachable(http, error) from error
 
 
-def _patient(http: httpx.Client) -> httpx.Timeout:
+def _patient(http: httpx.Client | httpx.AsyncClient) -> httpx.Timeout:
     usual = http.timeout
     return httpx.Timeout(connect=usual.connect, read=PATIENCE_S, write=usual.write, pool=usual.pool)
 
@@ -129,7 +130,5 @@ def _chunks(response: httpx.Response) -> Iterator[dict[str, Any]]:
             return
         chunk = json.loads(data)
         if "error" in chunk:  # what goes wrong after the first token has no status any more
-            from .errors import error_of
-
             raise error_of(502, chunk, url=str(response.request.url))
         yield chunk

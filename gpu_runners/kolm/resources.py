@@ -5,7 +5,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ import httpx
 from .documents import read_document
 from .errors import KolmError
 from .events import Event, Follower
+from .progress import CompileProgress, display_here
+from .resource import Resource
 from .rows import (
     Artifact,
     Candidate,
@@ -28,48 +30,17 @@ from .rows import (
     Run,
     Slice,
     Step,
-    T,
     Upload,
     UsageTotal,
     Verification,
     build,
 )
 from .spec_drafts import SpecDraft
-from .spec_files import names_files, with_uploads
+from .spec_files import FileRows, files_of, without_file
 from .tables import Rows, jsonl_of
-from .transport import Transport
 
-PAGE = 100
 PREFLIGHT_S = 150.0  # a runner looks at each base, then a worker asks the teacher
 Spec = Mapping[str, Any] | SpecDraft | str | PathLike[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    transport: Transport
-
-    def _get(self, path: str, **query: Any) -> Any:
-        return self.transport.send("GET", path, query=query).json()
-
-    def _post(self, path: str, body: Any = None, *, idempotency_key: str | None = None) -> Any:
-        sent = {} if body is None else body
-        return self.transport.send("POST", path, json=sent, idempotency_key=idempotency_key).json()
-
-    def _pages(self, cls: type[T], path: str, *, limit: int | None, **query: Any) -> Iterator[T]:
-        """All rows, newest first, page after page as they are asked for; at most `limit`."""
-        after, left = None, limit
-        while left is None or left > 0:
-            size = PAGE if left is None else min(left, PAGE)
-            page = self._get(path, limit=size, after=after, **query)
-            for row in page["data"]:
-                yield build(cls, row)
-            left = None if left is None else left - len(page["data"])
-            after = page["next_cursor"]
-            if after is None:
-                return
-
-    def _all(self, cls: type[T], path: str, **query: Any) -> list[T]:
-        return [build(cls, row) for row in self._get(path, **query)["data"]]
 
 
 class Compiles(Resource):
@@ -90,6 +61,7 @@ class Compiles(Resource):
         captures: Rows = None,
         idempotency_key: str | None = None,
         on_event: Callable[[Event], object] | None = None,
+        progress: bool = False,
         timeout_s: float | None = None,
     ) -> Compile:
         """Start a compile; with `wait`, come back when it has ended, whatever its end (`status` says which).
@@ -103,7 +75,9 @@ class Compiles(Resource):
                 upload = uploads.create(rows, purpose=part)
                 document[part] = {**(document.get(part) or {}), "upload": upload.id}
         row = build(Compile, self._post("/v1/compiles", document, idempotency_key=idempotency_key))
-        return self.wait(row.id, on_event=on_event, timeout_s=timeout_s) if wait else row
+        if not wait:
+            return row
+        return self.wait(row.id, on_event=on_event, progress=progress, timeout_s=timeout_s)
 
     def wait(
         self,
@@ -111,12 +85,17 @@ class Compiles(Resource):
         *,
         after: int = 0,
         on_event: Callable[[Event], object] | None = None,
+        progress: bool = False,
         timeout_s: float | None = None,
     ) -> Compile:
-        """The compile once it has ended. `on_event` sees each event. Raises KolmError with the code `wait_timeout`
-        after `timeout_s`; the compile goes on all the same."""
+        """The compile once it has ended. `on_event` sees each event; `progress` shows them, as a table in a notebook
+        and as lines elsewhere. Raises KolmError with the code `wait_timeout` after `timeout_s`; the compile goes on all
+        the same."""
+        show = display_here(CompileProgress()).take if progress else None
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         for event in self.events(id, after=after):
+            if show is not None:
+                show(event)
             if on_event is not None:
                 on_event(event)
             if deadline is not None and time.monotonic() > deadline:
@@ -135,18 +114,18 @@ class Compiles(Resource):
     def document(self, spec: Spec) -> dict[str, Any]:
         """The spec as it is sent: files that it names (`examples: {file: tickets.csv}`) are uploaded, and a draft's
         rows, and their ids stand in it. The same content is not stored twice."""
-        send = Uploads(self.transport).send
+        uploads = Uploads(self.transport)
         if isinstance(spec, SpecDraft):
             lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in spec.rows).encode()
-            key = f"file-{hashlib.sha256(spec.file.encode() + lines).hexdigest()}"
-            upload = send(lines, spec.part, spec.file[:100], key)
-            place = {name: value for name, value in spec.spec[spec.part].items() if name not in ("file", "columns")}
-            return {**spec.spec, spec.part: place | {"upload": upload}}
-        document = document_of(spec)
-        if not names_files(document):
-            return document
-        folder = Path(spec).parent if isinstance(spec, str | PathLike) else Path()
-        return with_uploads(document, folder=folder, upload=send)
+            document, files = dict(spec.spec), [FileRows(part=spec.part, name=spec.file[:100], lines=lines)]
+        else:
+            document = document_of(spec)
+            folder = Path(spec).parent if isinstance(spec, str | PathLike) else Path()
+            files = files_of(document, folder=folder)
+        for one in files:
+            upload = uploads.store(one.lines, purpose=one.part, name=one.name, idempotency_key=one.idempotency_key)
+            document[one.part] = without_file(document[one.part]) | {"upload": upload.id}
+        return document
 
     def estimate(self, spec: Spec, *, drafts: bool = False) -> Estimate:
         path = "/v1/compiles/estimate" + ("?drafts=true" if drafts else "")
@@ -228,7 +207,11 @@ class Artifacts(Resource):
         return data
 
     def run(self, id: str, inputs: Sequence[str]) -> Run:
-        return build(Run, self._post(f"/v1/artifacts/{id}/run", {"inputs": list(inputs)}))
+        run = build(Run, self._post(f"/v1/artifacts/{id}/run", {"inputs": list(inputs)}))
+        if len(run.outputs) != len(inputs):
+            raise KolmError(f"The API gave {len(run.outputs)} outputs for {len(inputs)} inputs.", retryable=True)
+        outputs = tuple(replace(one, input=text) for one, text in zip(run.outputs, inputs, strict=True))
+        return replace(run, outputs=outputs)
 
     def predict(self, id: str, inputs: Sequence[str]) -> Sequence[Output]:
         return self.run(id, inputs).outputs
@@ -286,17 +269,12 @@ class Uploads(Resource):
     ) -> Upload:
         """`rows`: a DataFrame, a list of dicts or texts, or a JSONL file; `columns` renames, {"message": "input"}. A
         spec may name the newest upload of a `name` instead of its id."""
-        return self._send(jsonl_of(rows, columns=columns), purpose, name)
+        return self.store(jsonl_of(rows, columns=columns), purpose=purpose, name=name)
 
-    def send(self, lines: bytes, purpose: str, name: str, idempotency_key: str) -> str:
-        """Upload JSON lines as they are; the upload's id, of an earlier upload under the same key too."""
-        return self._send(lines, purpose, name, idempotency_key).id
-
-    def store(self, lines: bytes, *, purpose: str, name: str | None = None) -> Upload:
-        """Upload JSON lines that are ready."""
-        return self._send(lines, purpose, name)
-
-    def _send(self, lines: bytes, purpose: str, name: str | None, idempotency_key: str | None = None) -> Upload:
+    def store(
+        self, lines: bytes, *, purpose: str, name: str | None = None, idempotency_key: str | None = None
+    ) -> Upload:
+        """Upload JSON lines that are ready; an upload that came under the same key before is given back."""
         answer = self.transport.send(
             "POST",
             "/v1/uploads",

@@ -5,13 +5,14 @@ Money is in micro-USD (`*_microusd`), shares and scores in parts per million (`*
 
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
 
 from .errors import KolmError
 from .events import TERMINAL
+from .notebook_html import answer_html, card_html, compile_html, output_cells, output_html, row_html, table
 
 Json = Mapping[str, Any]
 T = TypeVar("T", bound="Row")
@@ -20,6 +21,9 @@ T = TypeVar("T", bound="Row")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     raw: Json = field(repr=False, compare=False)
+
+    def _repr_html_(self) -> str:
+        return row_html(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,9 @@ class Compile(Row):
     @property
     def k_score(self) -> float | None:
         return None if self.k_score_ppm is None else self.k_score_ppm / 1e6
+
+    def _repr_html_(self) -> str:
+        return compile_html(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +165,9 @@ class HeldoutAnswer(Row):
     differences: Sequence[Json] = ()
     spans: Sequence[Json] = ()
 
+    def _repr_html_(self) -> str:
+        return answer_html(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt(Row):
@@ -197,6 +207,9 @@ class Artifact(Row):
     def k_score(self) -> float:
         return self.k_score_ppm / 1e6
 
+    def _repr_html_(self) -> str:
+        return row_html(replace(self, evaluation=None, card=None, manifest=None)) + card_html(self.card)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputField(Row):
@@ -216,7 +229,7 @@ class OutputField(Row):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output(Row):
     """The answer to one input: of a label task `label` and `confidence`, of a json or text task `output`,
-    `finish_reason` and `n_tokens`, of a span student `confidence` and `fields` too."""
+    `finish_reason` and `n_tokens`, of a span student `confidence` and `fields` too. `input` is what was asked."""
 
     latency_us: int
     label: str | None = None
@@ -227,6 +240,10 @@ class Output(Row):
     rule: int | None = None  # the number of the rule that answered in the model's place
     is_unsure: bool = False  # where the task abstains: the confidence is below its threshold
     fields: Sequence[OutputField] = ()
+    input: str | None = None
+
+    def _repr_html_(self) -> str:
+        return output_html(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +252,9 @@ class Run(Row):
     outputs: Sequence[Output]
     load_ms: int = 0
     cost_microusd: int = 0
+
+    def _repr_html_(self) -> str:
+        return table(("input", "answer", "confidence"), map(output_cells, self.outputs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +317,7 @@ class TeacherKey(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherKeyTest(Row):
-    """The verdict of a provider on a stored key; `detail` is its answer in a sentence."""
+    """The provider's verdict on a stored key; `detail` is its answer in a sentence."""
 
     id: str
     passed: bool

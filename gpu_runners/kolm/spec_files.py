@@ -3,7 +3,8 @@ upload's id takes its place. The service itself knows uploads alone."""
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,20 @@ PARTS = ("examples", "captures")
 _COLUMNS = ("input", "output", "group", "split")
 MAX_INLINE = 10_000
 MAX_BYTES = 5_000_000
-Upload = Callable[[bytes, str, str, str], str]  # lines, purpose, name, idempotency key -> id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRows:
+    """The rows of a file that a spec names, as the JSON lines of an upload. A file that was sent before is not stored
+    twice: its content is the idempotency key."""
+
+    part: str
+    name: str
+    lines: bytes
+
+    @property
+    def idempotency_key(self) -> str:
+        return f"file-{hashlib.sha256(self.part.encode() + self.name.encode() + self.lines).hexdigest()}"
 
 
 def names_files(document: Any) -> bool:
@@ -25,18 +39,19 @@ def names_files(document: Any) -> bool:
     )
 
 
-def with_uploads(document: dict[str, Any], *, folder: Path, upload: Upload) -> dict[str, Any]:
-    """The document with an upload's id in the place of each file. A file that was sent before is not stored twice: its
-    content is the idempotency key."""
-    resolved = dict(document)
+def files_of(document: Mapping[str, Any], *, folder: Path) -> list[FileRows]:
+    """The rows of every file that the spec names, ready to be uploaded. Raises Unreadable, InvalidRequest."""
+    files = []
     for part in PARTS:
-        if not (isinstance(inner := document.get(part), dict) and "file" in inner):
-            continue
-        source, path = _look(inner, part, folder)
-        lines = lines_of(source, part)
-        key = hashlib.sha256(part.encode() + path.name.encode() + lines).hexdigest()
-        resolved[part] = _without_file(inner) | {"upload": upload(lines, part, path.name[:100], f"file-{key}")}
-    return resolved
+        if isinstance(inner := document.get(part), dict) and "file" in inner:
+            source, path = _look(inner, part, folder)
+            files.append(FileRows(part=part, name=path.name[:100], lines=lines_of(source, part)))
+    return files
+
+
+def without_file(inner: Mapping[str, Any]) -> dict[str, Any]:
+    """A part of a spec less the file that it names."""
+    return {name: value for name, value in inner.items() if name not in ("file", "columns")}
 
 
 def with_rows(document: dict[str, Any], *, folder: Path) -> dict[str, Any]:
@@ -46,7 +61,7 @@ def with_rows(document: dict[str, Any], *, folder: Path) -> dict[str, Any]:
         if isinstance(inner := document.get(part), dict) and "file" in inner:
             rows = rows_of(_look(inner, part, folder)[0], part)[:MAX_INLINE]
             inline = rows if part == "examples" else [row["input"] for row in rows]
-            resolved[part] = _without_file(inner) | {"inline": [*inner.get("inline", ()), *inline]}
+            resolved[part] = without_file(inner) | {"inline": [*inner.get("inline", ()), *inline]}
     return resolved
 
 
@@ -58,10 +73,6 @@ def _look(inner: Mapping[str, Any], part: str, folder: Path) -> tuple["Source", 
         message = f"{part}.columns names columns for {', '.join(_COLUMNS)}."
         raise InvalidRequest(message, code="unknown_column")
     return look(path, **columns), path
-
-
-def _without_file(inner: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in inner.items() if name not in ("file", "columns")}
 
 
 def rows_of(source: "Source", part: str) -> list[dict[str, str]]:

@@ -95,7 +95,7 @@ def check(response: httpx.Response) -> httpx.Response:
     )
 
 
-def not_reachable(http: httpx.Client, error: Exception) -> NotReachable:
+def not_reachable(http: httpx.Client | httpx.AsyncClient, error: Exception) -> NotReachable:
     why = str(error) or type(error).__name__
     return NotReachable(
         f"{http.base_url} does not answer ({why}). Is kolm up, and --api or KOLM_API_URL right?", retryable=True

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from .errors import KolmError
-from .resources import Resource
+from .resource import Resource
 from .rows import Json, Row, build
 
 TOLERANCE_S = 300

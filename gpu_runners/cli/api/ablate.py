@@ -17,7 +17,7 @@ import click
 from gpu_runners.cli.api.compile_outcome import print_accepted
 from gpu_runners.cli.api.compiles import follow
 from gpu_runners.cli.api.connection import Connect, api_options
-from gpu_runners.cli.display.progress import usd
+from gpu_runners.cli.display.printing import usd
 from gpu_runners.cli.exit_codes import FAILED, OK, USAGE, exit_code_of
 from gpu_runners.cli.options import SPEC_HELP, json_option
 from gpu_runners.cli.terminal import fail

@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from gpu_runners.cli.display.progress import usd
+from gpu_runners.cli.display.next_commands import print_next, print_quality
+from gpu_runners.cli.display.printing import usd
 from gpu_runners.cli.display.purchases import print_purchases
 from gpu_runners.cli.display.saved_drafts import saved_lines
 from gpu_runners.cli.exit_codes import FAILED, GATE_FAILED, OK
@@ -44,14 +45,18 @@ def print_outcome(client: Client, row: Row, *, out: str | None, last: Row | None
         artifact = client.get(f"/v1/artifacts/{row['artifact']}")
         path = save_artifact(client, artifact, Path(out) if out else file_of(row["name"]))
         print(f"{path} ({artifact['size_bytes']:,} bytes)")
+        print_quality(row.get("card") or artifact.get("card"))
+        print_next(row, file=str(path))
         return OK
     if row["status"] == "gate_failed":
         _print_gate(row.get("gate") or {})
-        print(f"wrong held-out answers: kolm show {row['id']} --wrong")
+        print_quality(row.get("card"))
+        print_next(row)
         return GATE_FAILED
     failure = row.get("failure") or {}
     if failure:
         print(f"{failure.get('step') or 'compile'}: {failure.get('message')} ({failure.get('code')})", file=sys.stderr)
+    print_next(row)
     return FAILED
 
 

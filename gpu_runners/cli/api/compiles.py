@@ -11,8 +11,8 @@ import click
 
 from gpu_runners.cli.api.compile_outcome import file_of, print_accepted, print_outcome, save_artifact
 from gpu_runners.cli.api.connection import Connect, api_options, run_command
-from gpu_runners.cli.display.printing import print_json
-from gpu_runners.cli.display.progress import CompileProgress, display_for, usd
+from gpu_runners.cli.display.printing import print_json, usd
+from gpu_runners.cli.display.progress import watching
 from gpu_runners.cli.exit_codes import FAILED, OK
 from gpu_runners.cli.options import AMOUNT, SPEC_HELP, json_option
 from gpu_runners.cli.terminal import fail
@@ -130,10 +130,9 @@ def resume(*, compile_id: str, budget_microusd: int | None, wait: bool, as_json:
 
 def follow(client: Client, compile_id: str, *, after: int = 0) -> None:
     """Show what happens until the compile has ended."""
-    story = CompileProgress()
-    with display_for(story) as display:
+    with watching() as take:
         for event in client.compiles.events(compile_id, after=after):
-            display.take(event)
+            take(event)
 
 
 def estimate(spec: str, *, connect: Connect, as_json: bool) -> int:

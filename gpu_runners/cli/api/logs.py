@@ -7,9 +7,9 @@ import click
 
 from gpu_runners.cli.api.connection import Connect, api_options, run_command
 from gpu_runners.cli.display.printing import print_json, when
-from gpu_runners.cli.display.progress import CompileProgress
 from gpu_runners.cli.options import json_option
 from gpu_runners.kolm import Client, Event
+from gpu_runners.kolm.progress import CompileProgress
 from gpu_runners.terminal_text import as_line
 
 VALUE_CHARS = 80

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -18,19 +17,17 @@ ROOT = Path(__file__).parents[3]
 
 def test_help_comes_at_once_and_imports_no_command() -> None:
     script = (
-        "import sys\n"
+        "import sys, time\n"
         "from gpu_runners.cli.main import main\n"
         "code = main(['--help'])\n"
+        "print(time.process_time())\n"  # not the wall's: other tests run beside this one
         "names = ('gpu_runners.cli.a', 'gpu_runners.kolm', 'rich')\n"
         "print(code, sorted(name for name in sys.modules if name.startswith(names)))\n"
     )
-    seconds = []
-    for _ in range(3):
-        began = time.perf_counter()
-        done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-        seconds.append(time.perf_counter() - began)
-    assert done.stdout.splitlines()[-1] == "0 []"
-    assert min(seconds) < 0.3
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    *_, seconds, loaded = done.stdout.splitlines()
+    assert loaded == "0 []"
+    assert float(seconds) < 0.3
 
 
 def test_help_has_its_sections_and_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,49 @@ def test_a_compile_is_followed_to_its_end_and_the_artifact_saved(
     assert main(["verify", "mine.kolm"]) == 0
 
 
+def test_the_last_lines_of_a_compile_are_its_accuracy_and_what_to_type_next(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", str(SPEC), "--out", "my model.kolm"]) == 0
+    assert capsys.readouterr().out.splitlines()[-5:] == [
+        "91.2 % [84.0, 95.3] of 100 held-out answers are right; $0.00075 for 1,000 answers beside $0.0307.",
+        "answer on this machine: kolm run 'my model.kolm' 'your text'",
+        "answer a table: kolm run 'my model.kolm' --in rows.csv --out answers.csv",
+        "answer over the API: kolm deployments create refund-router art_1",
+        "all of it in the console: kolm open cmp_1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("end", "lines"),
+    [
+        ("gate_failed", ["wrong held-out answers: kolm show cmp_1 --wrong",
+                         "all of it in the console: kolm open cmp_1"]),
+        ("failed", ["what happened: kolm logs cmp_1", "go on from there: kolm resume cmp_1",
+                    "all of it in the console: kolm open cmp_1"]),
+    ],
+)  # fmt: skip
+def test_a_compile_without_an_artifact_ends_with_what_to_look_at(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str], end: str, lines: list[str]
+) -> None:
+    api.end = end
+    assert main(["compile", str(SPEC)]) != 0
+    assert capsys.readouterr().out.splitlines()[-len(lines) :] == lines
+
+
+@pytest.mark.parametrize(("variable", "value"), [("CI", "true"), ("TERM", "dumb")])
+def test_where_nobody_watches_no_character_moves_the_cursor(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, variable: str,
+    value: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv(variable, value)
+    assert main(["compile", str(SPEC)]) == 0
+    out = capsys.readouterr().out
+    assert "distillation 3/9 calibrate" in out
+    assert "\r" not in out
+
+
 def test_a_stream_that_breaks_is_taken_up_where_it_broke(
     home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
 ) -> None:

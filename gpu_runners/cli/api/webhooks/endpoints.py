@@ -1,4 +1,4 @@
-"""`kolm webhooks`: endpoints, deliveries, tests and replays. Listening is in `webhook_listening`."""
+"""`kolm webhooks`: endpoints, deliveries, tests and replays. Listening is in `listening`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -152,7 +152,7 @@ def replay(*, id: str, since: str | None, as_json: bool, connect: Connect) -> in
 def listen_here(
     *, forward: str, events: str, secret: str | None, state: str | None, as_json: bool, connect: Connect
 ) -> int:
-    from gpu_runners.cli.api.webhook_listening import listen
+    from gpu_runners.cli.api.webhooks.listening import listen
 
     return listen(forward, types=_types(events), secret=secret, state=state, as_json=as_json, connect=connect)
 

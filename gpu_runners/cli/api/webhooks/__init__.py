@@ -1,0 +1,1 @@
+"""`kolm webhooks`: endpoints and deliveries, and listening on this machine."""
