@@ -26,7 +26,8 @@ from backend.tenants.permissions import HasScope
 from backend.usage import accounts, budgets, reports
 from backend.usage.budgets import BudgetDeletion, BudgetShape
 from backend.usage.models import Budget
-from backend.usage.serializers import AccountChange, BudgetChange, NewBudget, SpanQuery, UsageQuery
+from backend.usage.reports import TagFilter
+from backend.usage.serializers import AccountChange, BudgetChange, NewBudget, TaggedSpanQuery, UsageQuery
 from backend.usage.shapes import AccountShape, BillShape, UsageShape
 
 BILLING: list[type[BasePermission]] = [IsTenant, HasScope("billing")]
@@ -125,10 +126,11 @@ class UsageReportView(APIView):
 
     @extend_schema(operation_id="usage_report", parameters=[UsageQuery], responses=UsageShape)
     def get(self, request: Request) -> Response:
-        """Usage by day, step, sku, API key or compile."""
+        """Usage by day, step, sku, API key, compile, deployment or a cost tag (`tag:team`); of one tag alone with
+        `tag`."""
         wanted = _read(UsageQuery, request.query_params.dict(), request=request)
         start, end = _span(request.auth.tenant_id, wanted)
-        rows = reports.usage_by(request.auth.tenant_id, wanted["group_by"], start, end)
+        rows = reports.usage_by(request.auth.tenant_id, wanted["group_by"], start, end, tag=TagFilter.read(wanted.get("tag")))
         report = {"group_by": wanted["group_by"], "period_start": start, "period_end": end, "data": rows}
         sums = ("charged_microusd", "waste_microusd", "provider_microusd")
         return Response(UsageShape.of(report | {name: sum(getattr(row, name) for row in rows) for name in sums}))
@@ -139,15 +141,15 @@ class UsageCsvView(APIView):
 
     @extend_schema(
         operation_id="usage_csv",
-        parameters=[SpanQuery],
+        parameters=[TaggedSpanQuery],
         responses={(200, "text/csv"): OpenApiTypes.STR},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """Every usage fact as a line of CSV, oldest first; streamed, so that it may be long."""
-        wanted = _read(SpanQuery, request.query_params.dict(), request=request)
+        wanted = _read(TaggedSpanQuery, request.query_params.dict(), request=request)
         tenant_id: UUID = request.auth.tenant_id
         start, end = _span(tenant_id, wanted)
-        return csv_response(request._request, tenant_id, start, end)
+        return csv_response(request._request, tenant_id, start, end, tag=TagFilter.read(wanted.get("tag")))
 
 
 class CurrentBillView(APIView):
@@ -167,10 +169,12 @@ class _Echo:
         return line
 
 
-def csv_response(request: HttpRequest, tenant_id: UUID, start: datetime, end: datetime) -> StreamingHttpResponse:
+def csv_response(
+    request: HttpRequest, tenant_id: UUID, start: datetime, end: datetime, *, tag: TagFilter | None = None
+) -> StreamingHttpResponse:
     """The facts between two moments as a file, for the API and the console."""
     writer = csv.writer(_Echo(), lineterminator="\r\n")
-    lines = (writer.writerow(row).encode() for row in reports.csv_rows(tenant_id, start, end))
+    lines = (writer.writerow(row).encode() for row in reports.csv_rows(tenant_id, start, end, tag=tag))
     name = f"kolm-usage-{start:%Y-%m-%d}.csv"
     return streamed_file(request, lines, content_type="text/csv; charset=utf-8", filename=name)
 

@@ -27,6 +27,7 @@ from backend.domain.spec.gold import GoldSplit, more_heldout
 from backend.domain.spec.parsing import Example, Spec, canonical_spec, parse_spec
 from backend.domain.spec.reward import RewardVerifier
 from backend.usage import holds
+from backend.usage.subjects import Subject
 
 
 def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
@@ -133,7 +134,9 @@ def queue(
     append_event(tenant_id, compile.id, "compile.status", {"status": CompileStatus.QUEUED.value})
     notify_status(compile, CompileStatus.QUEUED)
     leases.create_lease(tenant_id, compile.id)
-    holds.hold(tenant_id, compile.id, _to_hold(spec, expected, budget_microusd), api_key_id=api_key_id)
+    subject = Subject(name=spec.name, tags=spec.tags)
+    to_hold = _to_hold(spec, expected, budget_microusd)
+    holds.hold(tenant_id, compile.id, to_hold, api_key_id=api_key_id, subject=subject)
     return compile
 
 
