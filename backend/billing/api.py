@@ -17,7 +17,7 @@ from backend.billing.invoices import find_invoice, list_of
 from backend.billing.shapes import AddressShape, InvoiceDetailShape, InvoiceShape, PlanShape
 from backend.billing.stripe.api import is_configured
 from backend.domain.ids import Prefix
-from backend.domain.money.plans import PLANS, PlanName
+from backend.domain.money.plans import PlanName, plans
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema, whole_list
 from backend.rest.strict import StrictSerializer, check_query
 from backend.tenants.api_keys.authentication import IsTenant
@@ -38,7 +38,7 @@ class PlansView(APIView):
         sells = is_configured()
         data = [
             PlanShape.of(asdict(plan) | {"is_current": plan.name == current, "is_sold_here": sells and plan.is_sold})
-            for plan in PLANS
+            for plan in plans()
         ]
         return whole_list(data)
 

@@ -26,7 +26,7 @@ from backend.domain.money.ledger import (
     invoice_lines,
     payment_lines,
 )
-from backend.domain.money.plans import plan
+from backend.domain.money.plans import plan, plan_then
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.models import AuditEntry
 from backend.usage import postings
@@ -186,7 +186,7 @@ def _fee(name: str, period: Period) -> int:
     """Cents of the plan in arrears, where no subscription took it in advance."""
     if period.billed_by == BilledBy.STRIPE or not period.is_whole_month:
         return 0
-    return plan(name).monthly_cents or 0
+    return plan_then(name, period.start).monthly_cents or 0
 
 
 def _number(tenant_id: UUID) -> str:

@@ -1,5 +1,5 @@
-"""Cost tags: names and values by which a bill is split among teams and projects. A spec, an API key and a deployment may
-each carry some; what is used is booked with the tags of that moment, and they never change afterwards.
+"""Cost tags: names and values by which a bill is split among teams and projects. A spec, an API key and a deployment
+may each carry some; what is used is booked with the tags of that moment, and they never change afterwards.
 
 A value is of ASCII letters, digits and a few signs, and begins with a letter or digit: it stands in addresses, in CSV
 files and on invoices alike.

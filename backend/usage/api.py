@@ -130,7 +130,9 @@ class UsageReportView(APIView):
         `tag`."""
         wanted = _read(UsageQuery, request.query_params.dict(), request=request)
         start, end = _span(request.auth.tenant_id, wanted)
-        rows = reports.usage_by(request.auth.tenant_id, wanted["group_by"], start, end, tag=TagFilter.read(wanted.get("tag")))
+        rows = reports.usage_by(
+            request.auth.tenant_id, wanted["group_by"], start, end, tag=TagFilter.read(wanted.get("tag"))
+        )
         report = {"group_by": wanted["group_by"], "period_start": start, "period_end": end, "data": rows}
         sums = ("charged_microusd", "waste_microusd", "provider_microusd")
         return Response(UsageShape.of(report | {name: sum(getattr(row, name) for row in rows) for name in sums}))

@@ -22,8 +22,8 @@ def hold(
     api_key_id: UUID | None,
     subject: Subject = NOBODY,
 ) -> None:
-    """Set money aside for a compile that has none, and keep what its bookings are to carry. Raises PaymentRequired (`spend_cap_reached`, `key_budget_reached`);
-    the caller's transaction then writes nothing."""
+    """Set money aside for a compile that has none, and keep what its bookings are to carry. Raises PaymentRequired
+    (`spend_cap_reached`, `key_budget_reached`); the caller's transaction then writes nothing."""
     accounts.begin_due_period(tenant_id)
     account = _claim(tenant_id, amount_microusd)
     budgets.claim(account, api_key_id, amount_microusd)

@@ -1,5 +1,5 @@
-"""What a use was for, as bills show it: a compile or a deployment by its name, and cost tags. Both are frozen when the use
-is booked: a name that is taken away, or a tag that is changed later, changes no bill.
+"""What a use was for, as bills show it: a compile or a deployment by its name, and cost tags. Both are frozen when the
+use is booked: a name that is taken away, or a tag that is changed later, changes no bill.
 
     a compile       tags of its API key under those of its spec, from its submission on (`Hold`)
     a deployment    tags of the caller's API key under those of the deployment, call by call
@@ -41,7 +41,9 @@ def with_key_tags(tenant_id: UUID, subject: Subject, api_key_id: UUID | None) ->
     """The subject with the tags of an API key under its own."""
     if api_key_id is None:
         return subject
-    return replace(subject, tags=merged(under=tags_of_keys(tenant_id, [api_key_id]).get(api_key_id, {}), over=subject.tags))
+    return replace(
+        subject, tags=merged(under=tags_of_keys(tenant_id, [api_key_id]).get(api_key_id, {}), over=subject.tags)
+    )
 
 
 def tags_of_keys(tenant_id: UUID, api_key_ids: Iterable[UUID | None]) -> dict[UUID, dict[str, str]]:

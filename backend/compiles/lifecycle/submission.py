@@ -20,6 +20,7 @@ from backend.domain.canonical import sha256_of
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import STEPS, CompileStatus
+from backend.domain.money.pricing import price_book
 from backend.domain.planning.estimates import Estimate, check_budget, estimate
 from backend.domain.planning.gate_reach import check_reachable
 from backend.domain.spec.defaults import judge_of
@@ -88,6 +89,7 @@ def estimate_now(
     """Estimate with the prices in force here and now: the operator's before the vendors'. The compile keeps them."""
     return estimate(
         spec,
+        book=price_book(timezone.now()),
         operator=settings.KOLM_TEACHER_PRICES,
         today=timezone.now().date(),
         shown_inputs=shown_inputs,

@@ -89,8 +89,8 @@ class Spec(Part):
     budget: Budget = Field(default_factory=Budget, description="The budget.", examples=[{"usd": 5.0}])
     tags: dict[str, str] = Field(
         default_factory=dict,
-        description=f"Cost tags, at most {MOST_TAGS}: what this compile uses is on the bill under them, and under those "
-        "of the API key that submitted it. Where both have a name, this value counts.",
+        description=f"Cost tags, at most {MOST_TAGS}: what this compile uses is on the bill under them, and under "
+        "those of the API key that submitted it. Where both have a name, this value counts.",
         examples=[{"team": "search", "project": "router"}],
         json_schema_extra={
             "maxProperties": MOST_TAGS,

@@ -168,7 +168,7 @@ def _book(tenant_id: UUID, rows: Sequence[_Row], about: dict[str, Any] | None) -
 
 
 def _facts(row: _Row) -> tuple[Fact, ...]:
-    book, usage = price_book(), row.usage
+    book, usage = price_book(timezone.now()), row.usage
     costs = token_costs(
         book, prompt=usage.prompt_tokens, cached=usage.cached_tokens, completion=usage.completion_tokens
     )

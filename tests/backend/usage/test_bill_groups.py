@@ -54,9 +54,7 @@ def test_compiles_and_deployments_are_groups_with_their_steps_and_what_was_taken
     deployment = new_uuid7()
     with tenant_scope(tenant.id):
         holds.credit_our_fault(tenant.id, bad.id, "internal_error")
-        accounts.grant(
-            tenant.id, kind="promo", amount_microusd=100, expires_at=None, source_key="g", actor=SYSTEM
-        )
+        accounts.grant(tenant.id, kind="promo", amount_microusd=100, expires_at=None, source_key="g", actor=SYSTEM)
         subject = Subject(name="support", deployment_id=deployment)
         for key, amount in (("one", 150), ("two", 60)):
             record(tenant.id, [fact(key, amount)], compile_id=None, step="serve", subject=subject)
