@@ -9,7 +9,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -24,11 +24,13 @@ from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.permissions import HasScope
 from backend.usage import accounts, budgets, reports
+from backend.usage.bill_groups import groups_of, period_txs
 from backend.usage.budgets import BudgetDeletion, BudgetShape
+from backend.usage.forecasts import month_forecast
 from backend.usage.models import Budget
 from backend.usage.reports import TagFilter
 from backend.usage.serializers import AccountChange, BudgetChange, NewBudget, TaggedSpanQuery, UsageQuery
-from backend.usage.shapes import AccountShape, BillShape, UsageShape
+from backend.usage.shapes import AccountShape, BillGroupsShape, BillShape, ForecastShape, UsageShape
 
 BILLING: list[type[BasePermission]] = [IsTenant, HasScope("billing")]
 READ_ONLY: list[type[BasePermission]] = [IsTenant, HasScope("billing:read")]
@@ -164,6 +166,39 @@ class CurrentBillView(APIView):
         account = accounts.account_of(request.auth.tenant_id)
         bill = reports.period_bill(request.auth.tenant_id, account.period_start, account.period_end)
         return Response(BillShape.of(bill))
+
+
+class ForecastView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(operation_id="bills_forecast", responses=ForecastShape)
+    def get(self, request: Request) -> Response:
+        """What this period will come to by its end: the mean of its whole days, with an interval, or too early to
+        say. docs/billing.md has the formula."""
+        check_query(request.query_params, [])
+        return Response(ForecastShape.of(month_forecast(request.auth.tenant_id)))
+
+
+class BillGroupsView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(
+        operation_id="bills_groups",
+        parameters=[OpenApiParameter("month", OpenApiTypes.STR, description="2026-11; this period if not given.")],
+        responses=BillGroupsShape,
+    )
+    def get(self, request: Request) -> Response:
+        """The bill by what it was for: compiles and deployments, the largest first, each with its steps. The groups
+        and `credit_applied_microusd` sum to `total_microusd`."""
+        check_query(request.query_params, ["month"])
+        tenant_id: UUID = request.auth.tenant_id
+        account = accounts.account_of(tenant_id)
+        start, end = account.period_start, account.period_end
+        if "month" in request.query_params:
+            start, end = accounts.month_of(moment(f"{request.query_params['month'][:7]}-01", "month"))
+        groups = groups_of(tenant_id, period_txs(tenant_id, start, end))
+        bill = reports.period_bill(tenant_id, start, end)
+        return Response(BillGroupsShape.of({"bill": bill, "groups": groups}))
 
 
 class _Echo:

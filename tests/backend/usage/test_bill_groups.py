@@ -14,8 +14,8 @@ from backend.usage.ledger import Fact, record, reverse
 from backend.usage.models import Billing, LedgerTx
 from backend.usage.reports import LineKind, period_bill
 from backend.usage.subjects import Subject
-from tests.compile_factories import hold, make_compile
-from tests.factories import make_tenant
+from tests.compile_factories import hold, make_compile, public_id
+from tests.factories import bearer, make_api_key, make_tenant
 from workers.step import spending
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -97,3 +97,22 @@ def test_groups_sum_to_the_bill_whatever_was_used_granted_and_reversed(used, n_r
             reverse(tx, actor=SYSTEM, reason="test")
     bill, groups = bill_and_groups(tenant)
     assert sums_agree(bill, groups)
+
+
+def test_the_api_has_the_groups_and_the_forecast(client):
+    tenant = make_tenant()
+    secret = make_api_key(tenant)
+    row = make_compile(tenant)
+    with hold(row).transaction() as fenced:
+        spending.capture(fenced, StepName.LABELING, [fact("a", 700)])
+    body = client.get("/v1/bills/groups", headers=bearer(secret)).json()
+    (group,) = body["groups"]
+    assert (group["kind"], group["id"], group["name"]) == ("compile", public_id(row), "router")
+    assert group["subtotal_microusd"] == body["total_microusd"] == 700
+    assert group["parts"][0]["title"] == "Runner, seconds"
+    none = client.get("/v1/bills/groups?month=2020-01", headers=bearer(secret)).json()
+    assert (none["groups"], none["total_microusd"]) == ([], 0)
+    assert client.get("/v1/bills/groups?month=soon", headers=bearer(secret)).status_code == 400
+    forecast = client.get("/v1/bills/forecast", headers=bearer(secret)).json()
+    assert (forecast["known"], forecast["so_far_microusd"]) == (False, 700)
+    assert forecast["why"].startswith("too early to say")
