@@ -1,5 +1,5 @@
-"""A month's forecast: what use will come to by its end, from the month's own days. Simple on purpose, and silent where it
-would only guess.
+"""A month's forecast: what use will come to by its end, from the month's own days. Simple on purpose, and silent
+where it would only guess.
 
     expected = what was used up to now, or the whole days' sum + mean of a whole day x days left, whichever is more
     interval = expected +- t(0.9, d - 1) x s x sqrt(r + r^2 / d)
