@@ -10,7 +10,19 @@ Requests are repeated where that is safe (POSTs carry idempotency keys), lists f
 an event stream that breaks is taken up where it broke. docs/client.md has all of it.
 """
 
-from .account import AccountState, Bill, BillLine, Budget, Invoice, Member, Plan, UsageRow
+from .account import (
+    AccountState,
+    Bill,
+    BillGroups,
+    BillingDetails,
+    BillLine,
+    Budget,
+    Forecast,
+    Invoice,
+    Member,
+    Plan,
+    UsageRow,
+)
 from .client import Client
 from .deployments import Deployment
 from .documents import Unreadable, read_document
@@ -58,7 +70,9 @@ __all__ = [
     "Artifact",
     "BadSignature",
     "Bill",
+    "BillGroups",
     "BillLine",
+    "BillingDetails",
     "Budget",
     "Candidate",
     "Client",
@@ -70,6 +84,7 @@ __all__ = [
     "Event",
     "Failure",
     "Forbidden",
+    "Forecast",
     "HeldoutAnswer",
     "InvalidRequest",
     "Invoice",

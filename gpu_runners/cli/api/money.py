@@ -1,17 +1,26 @@
 """`kolm usage`, `bill`, `budgets`, `prices`. The figures are the API's; nothing is added up here."""
 
 import argparse
+from pathlib import Path
 
 from gpu_runners.cli.api.connection import Connect, connect_of, run_command
 from gpu_runners.cli.display.printing import print_json, print_lines, print_table, usd, when
 from gpu_runners.cli.options import AddOptions, add_api_options, count_of, microusd_of
-from gpu_runners.kolm import Bill, Budget, Client
+from gpu_runners.kolm import Bill, Budget, Client, Forecast
 
-GROUPS = ("day", "step", "sku", "api_key", "compile")
+GROUPS = ("day", "step", "sku", "api_key", "compile", "deployment")
+TAG = "tag:"
 
 
 def _usage_options(usage: argparse.ArgumentParser) -> None:
-    usage.add_argument("--by", choices=GROUPS, default="day", help="what a line is (default: day)")
+    usage.add_argument(
+        "--by",
+        type=_group_of,
+        default="day",
+        metavar="GROUP",
+        help=f"what a line is: {', '.join(GROUPS)}, or a cost tag as in tag:team (default: day)",
+    )
+    usage.add_argument("--tag", metavar="NAME:VALUE", help="usage with this cost tag alone; NAME: without it")
     usage.add_argument("--from", dest="start", metavar="DAY", help="2026-11-01 or a time; default: the month's begin")
     usage.add_argument("--to", dest="end", metavar="DAY", help="not in it any more; default: now")
     usage.add_argument("--csv", action="store_true", help="print the API's CSV")
@@ -20,8 +29,18 @@ def _usage_options(usage: argparse.ArgumentParser) -> None:
     add_api_options(usage)
 
 
+def _group_of(text: str) -> str:
+    if text not in GROUPS and not text.startswith(TAG):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is none of {', '.join(GROUPS)}, tag:NAME")
+    return text
+
+
 def _bill_options(bill: argparse.ArgumentParser) -> None:
     bill.add_argument("compile", metavar="CMP", nargs="?", help="cmp_…")
+    bill.add_argument("--groups", action="store_true", help="by compile and by deployment")
+    bill.add_argument("--month", metavar="MONTH", help="2026-11, with --groups; default: this period")
+    bill.add_argument("--invoice", metavar="INV", help="inv_…: save this invoice as a PDF")
+    bill.add_argument("--out", type=Path, metavar="FILE", help="where to; default: its number")
     bill.add_argument("--json", action="store_true", help="print the API's answer")
     bill.set_defaults(command=_run_bill)
     add_api_options(bill)
@@ -60,6 +79,7 @@ def _run_usage(options: argparse.Namespace) -> int:
         options.by,
         start=options.start,
         end=options.end,
+        tag=options.tag,
         as_csv=options.csv,
         as_json=options.json,
         connect=connect_of(options),
@@ -67,6 +87,10 @@ def _run_usage(options: argparse.Namespace) -> int:
 
 
 def _run_bill(options: argparse.Namespace) -> int:
+    if options.invoice is not None:
+        return invoice_pdf(options.invoice, out=options.out, connect=connect_of(options))
+    if options.groups or options.month is not None:
+        return bill_groups(options.month, as_json=options.json, connect=connect_of(options))
     return bill(options.compile, as_json=options.json, connect=connect_of(options))
 
 
@@ -88,12 +112,21 @@ def _run_remove_budget(options: argparse.Namespace) -> int:
     return remove_budget(options.id, as_json=options.json, connect=connect_of(options))
 
 
-def usage(by: str, *, start: str | None, end: str | None, as_csv: bool, as_json: bool, connect: Connect) -> int:
+def usage(
+    by: str,
+    *,
+    start: str | None,
+    end: str | None,
+    tag: str | None = None,
+    as_csv: bool,
+    as_json: bool,
+    connect: Connect,
+) -> int:
     def act(client: Client) -> None:
         if as_csv:
-            print(client.usage.csv(start=start, end=end), end="")
+            print(client.usage.csv(start=start, end=end, tag=tag), end="")
             return
-        answer = client.get("/v1/usage", {"group_by": by, "from": start, "to": end})
+        answer = client.get("/v1/usage", {"group_by": by, "from": start, "to": end, "tag": tag})
         if as_json:
             print_json(answer)
             return
@@ -109,7 +142,40 @@ def usage(by: str, *, start: str | None, end: str | None, as_csv: bool, as_json:
 def bill(compile_id: str | None, *, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         bill = client.bills.current() if compile_id is None else client.bills.of_compile(compile_id)
-        print_json(bill.raw) if as_json else _print_bill(bill)
+        if as_json:
+            print_json(bill.raw)
+            return
+        _print_bill(bill)
+        if compile_id is None:
+            _print_forecast(client.bills.forecast())
+
+    return run_command(act, connect)
+
+
+def bill_groups(month: str | None, *, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
+        bill = client.bills.groups(month)
+        if as_json:
+            print_json(bill.raw)
+            return
+        cells = [
+            (group["kind"], group["name"] or group["id"] or "-", usd(group["subtotal_microusd"]))
+            for group in bill.groups
+        ]
+        if bill.credit_applied_microusd:
+            cells.append(("", "paid from credit", usd(bill.credit_applied_microusd)))
+        cells.append(("", "total", usd(bill.total_microusd)))
+        of = f"{when(bill.period_start)} to {when(bill.period_end)}"
+        print_table((of, "name", "amount"), cells, right=(2,), none="")
+
+    return run_command(act, connect)
+
+
+def invoice_pdf(invoice_id: str, *, out: Path | None, connect: Connect) -> int:
+    def act(client: Client) -> None:
+        path = out or Path(f"{client.invoices.get(invoice_id).number}.pdf")
+        path.write_bytes(client.invoices.pdf(invoice_id))
+        print(f"{path}: written.")
 
     return run_command(act, connect)
 
@@ -187,6 +253,14 @@ def _print_bill(bill: Bill) -> None:
     beside = [line for line in bill.lines if not line.counted]
     for line in beside:
         print(f"not in the total: {line.label}, {usd(line.amount_microusd)}")
+
+
+def _print_forecast(forecast: Forecast) -> None:
+    if forecast.known and forecast.expected_microusd is not None:
+        low, high = usd(forecast.low_microusd or 0), usd(forecast.high_microusd or 0)
+        print(f"by the period's end: about {usd(forecast.expected_microusd)} of use, {low} to {high}")
+    else:
+        print(f"forecast: {forecast.why}")
 
 
 def _quantity(quantity: int | None, unit: str) -> str:
