@@ -103,7 +103,7 @@ class BillingDetailsView(APIView):
 
     @extend_schema(operation_id="billing_details_get", responses=BillingDetailsShape)
     def get(self, request: Request) -> Response:
-        """Whom your invoices are made out to."""
+        """The customer that your invoices are made out to."""
         check_query(request.query_params, [])
         return Response(BillingDetailsShape.of(details_of(request.auth.tenant_id)))
 

@@ -1,4 +1,4 @@
-"""Whom an invoice is made out to, and by whom: the tenant's billing details and the operator's settings."""
+"""The two parties of an invoice: the tenant's billing details, and the seller by the operator's settings."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,7 +45,7 @@ def parties(tenant_id: UUID) -> dict[str, dict[str, str]]:
 
 
 def seller() -> dict[str, str]:
-    """Who issues invoices here; by the address of this installation where its operator did not say."""
+    """Return who issues invoices here; by the address of this installation where its operator did not say."""
     named: dict[str, str] = settings.KOLM_SELLER
     return named if named.get("name") else {**named, "name": urlsplit(settings.KOLM_PUBLIC_URL).hostname or "kolm"}
 

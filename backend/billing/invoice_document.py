@@ -1,5 +1,5 @@
-"""What an invoice says on paper: the row, its lines, and what the money was for, as one value. The same row gives the
-same document for ever: the parties are those that the invoice kept, the groups those of facts that never change.
+"""An invoice as it stands on paper: the row, its lines, and what the money was for, as one value. The same row gives
+the same document for ever: the parties are those that the invoice kept, the groups those of facts that never change.
 """
 
 from dataclasses import dataclass

@@ -33,7 +33,7 @@ class Customer(TenantOwned):
 
 
 class BillingDetails(TenantOwned):
-    """Who an invoice of a tenant is made out to. An invoice keeps them as they were when it was made."""
+    """The customer that invoices of a tenant are made out to. An invoice keeps them as they were when it was made."""
 
     name = models.CharField(max_length=200, blank=True)
     address = models.CharField(max_length=500, blank=True)  # lines

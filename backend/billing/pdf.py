@@ -28,11 +28,11 @@ _INK, _GREY = 20, 110
 
 @dataclass(slots=True)
 class _Page:
-    """A document under way. `letters` are the code points of the operator's font, None with the core font."""
+    """A document under way. `code_points` are those of the operator's font, None with the core font."""
 
     pdf: "FPDF"
     family: str
-    letters: frozenset[int] | None
+    code_points: frozenset[int] | None
     is_missing: bool = field(default=False)
 
     def text(self, text: str) -> str:
@@ -48,10 +48,10 @@ class _Page:
         return plain if plain and all(self._knows(one) for one in plain) else "?"
 
     def _knows(self, char: str) -> bool:
-        return ord(char) < 256 if self.letters is None else ord(char) in self.letters
+        return ord(char) < 256 if self.code_points is None else ord(char) in self.code_points
 
     def font(self, size: float, *, is_bold: bool = False, grey: int = _INK) -> None:
-        self.pdf.set_font(self.family, "B" if is_bold and self.letters is None else "", size)
+        self.pdf.set_font(self.family, "B" if is_bold and self.code_points is None else "", size)
         self.pdf.set_text_color(grey)
 
     def row(self, label: str, amount: str, *, is_bold: bool = False) -> None:
@@ -106,12 +106,12 @@ def _open(document: InvoiceDocument, font: Path | None) -> _Page:
     pdf.set_lang("en")
     pdf.set_margins(15, 18)
     pdf.set_auto_page_break(True, margin=18)
-    letters = None
+    code_points = None
     if font is not None:
         pdf.add_font("invoice", fname=str(font))
-        letters = frozenset(pdf.fonts["invoice"].cmap)
+        code_points = frozenset(pdf.fonts["invoice"].cmap)
     pdf.add_page()
-    return _Page(pdf, CORE_FONT if font is None else "invoice", letters)
+    return _Page(pdf, CORE_FONT if font is None else "invoice", code_points)
 
 
 def _head(page: _Page, document: InvoiceDocument) -> None:

@@ -25,7 +25,7 @@ VALUE_WORDS = (
 
 
 def tag_problems(tags: Mapping[str, str], pointer: str) -> Iterator[Problem]:
-    """What is wrong with each tag, at its place under `pointer`."""
+    """Yield what is wrong with each tag, at its place under `pointer`."""
     if len(tags) > MOST_TAGS:
         message = f"has {len(tags)} tags; {MOST_TAGS} at most"
         yield Problem(pointer=pointer, message=message, code="too_large")
@@ -46,10 +46,10 @@ def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
     return dict(sorted(tags.items()))
 
 
-def merged(*, under: Mapping[str, str], over: Mapping[str, str]) -> dict[str, str]:
+def merge(*, under: Mapping[str, str], over: Mapping[str, str]) -> dict[str, str]:
     """Both together; where both have a name, the value of `over`.
 
-    >>> merged(under={"team": "search", "env": "ci"}, over={"team": "ads"})
+    >>> merge(under={"team": "search", "env": "ci"}, over={"team": "ads"})
     {'env': 'ci', 'team': 'ads'}
     """
     return dict(sorted({**under, **over}.items()))

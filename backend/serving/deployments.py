@@ -57,7 +57,8 @@ def create(
 
 
 def subjects_of(tenant_id: UUID, ids: Iterable[UUID | None]) -> dict[UUID | None, Subject]:
-    """What the answers of these deployments are booked as; one that is gone keeps its place without a name."""
+    """The subjects that the answers of these deployments are booked under; one that is gone keeps its place without a
+    name."""
     wanted = {id for id in ids if id is not None}
     known = {row.id: row for row in Deployment.objects.of_tenant(tenant_id).filter(id__in=wanted)}
     return {

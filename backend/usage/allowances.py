@@ -19,7 +19,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Q
 
-from backend.domain.cost_tags import merged
+from backend.domain.cost_tags import merge
 from backend.domain.money.ledger import Kind, hold_lines, release_lines
 from backend.rest.new_ids import new_uuid7
 from backend.usage import accounts, budgets, postings
@@ -115,7 +115,7 @@ def capture(tenant_id: UUID, rows: Sequence[Used]) -> set[str]:
         facts = [fact for fact in row.facts if fact.source_key not in seen | fresh]
         if facts:
             fresh |= {fact.source_key for fact in facts}
-            tags = merged(under=key_tags.get(row.api_key_id, {}) if row.api_key_id else {}, over=row.subject.tags)
+            tags = merge(under=key_tags.get(row.api_key_id, {}) if row.api_key_id else {}, over=row.subject.tags)
             subject = replace(row.subject, tags=tags)
             _capture_one(account, replace(row, facts=tuple(facts), subject=subject), at)
     return fresh

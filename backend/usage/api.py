@@ -26,9 +26,8 @@ from backend.tenants.permissions import HasScope
 from backend.usage import accounts, budgets, reports
 from backend.usage.bill_groups import groups_of, period_txs
 from backend.usage.budgets import BudgetDeletion, BudgetShape
-from backend.usage.forecasts import month_forecast
 from backend.usage.models import Budget
-from backend.usage.reports import TagFilter
+from backend.usage.reports import TagFilter, month_forecast
 from backend.usage.serializers import AccountChange, BudgetChange, NewBudget, TaggedSpanQuery, UsageQuery
 from backend.usage.shapes import AccountShape, BillGroupsShape, BillShape, ForecastShape, UsageShape
 
@@ -173,7 +172,7 @@ class ForecastView(APIView):
 
     @extend_schema(operation_id="bills_forecast", responses=ForecastShape)
     def get(self, request: Request) -> Response:
-        """What this period will come to by its end: the mean of its whole days, with an interval, or too early to
+        """A forecast of this period: the mean of its whole days, with an interval, or too early to
         say. docs/billing.md has the formula."""
         check_query(request.query_params, [])
         return Response(ForecastShape.of(month_forecast(request.auth.tenant_id)))

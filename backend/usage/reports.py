@@ -3,7 +3,7 @@ shown: API, console, invoice and CSV."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
@@ -14,8 +14,10 @@ from django.db.models.fields.json import KeyTextTransform
 from backend.domain.cost_tags import tag_line
 from backend.domain.drafts.vocabulary import Saving
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.money.forecast import Forecast, forecast
 from backend.rest.times import rfc3339
 from backend.tenants.isolation import tenant_scope
+from backend.usage.accounts import account_of
 from backend.usage.bills import (
     COUNTED,
     Bill,
@@ -41,6 +43,7 @@ __all__ = [
     "UsageRow",
     "compile_bill",
     "csv_rows",
+    "month_forecast",
     "period_bill",
     "tag_names",
     "usage_by",
@@ -118,7 +121,7 @@ def usage_by(
 ) -> list[UsageRow]:
     """Usage between two moments (`end` excluded), grouped, by a tag as "tag:NAME"; the largest group first, days in
     order."""
-    rows = _tagged(_facts(tenant_id, start, end), tag).annotate(group=_column(group)).values("group")
+    rows = _with_tag(_facts(tenant_id, start, end), tag).annotate(group=_column(group)).values("group")
     rows = rows.annotate(
         n=Count("id"),
         charged=Sum("amount_microusd", filter=Q(billing=Billing.CHARGE), default=0),
@@ -156,7 +159,7 @@ def _column(group: str) -> Combinable:
     return F(by.value)
 
 
-def _tagged(facts: QuerySet[UsageFact], tag: TagFilter | None) -> QuerySet[UsageFact]:
+def _with_tag(facts: QuerySet[UsageFact], tag: TagFilter | None) -> QuerySet[UsageFact]:
     if tag is None:
         return facts
     return facts.filter(tags__contains={tag.name: tag.value}) if tag.value else facts.exclude(tags__has_key=tag.name)
@@ -185,6 +188,18 @@ def compile_bill(tenant_id: UUID, compile_id: UUID) -> Bill:
     return Bill(tenant_id=tenant_id, start=None, end=None, lines=tuple(lines), saving=saving, compile_id=compile_id)
 
 
+def month_forecast(tenant_id: UUID) -> Forecast:
+    """The forecast of use at the end of the account's period, at list price: before grants and credits. Days before
+    the account was opened are no days without use."""
+    account = account_of(tenant_id)
+    first = max(account.period_start, account.created_at).astimezone(UTC).date()
+    today, last = max(first, account.now.astimezone(UTC).date()), account.period_end.astimezone(UTC).date()
+    rows = usage_by(tenant_id, Group.DAY, account.period_start, account.period_end)
+    by_day = {date.fromisoformat(row.key): row.charged_microusd for row in rows}
+    whole = [by_day.get(first + timedelta(days=n), 0) for n in range((today - first).days)]
+    return forecast(whole, by_day.get(today, 0), n_days=(last - first).days)
+
+
 def csv_rows(
     tenant_id: UUID, start: datetime, end: datetime, *, tag: TagFilter | None = None
 ) -> Iterator[tuple[str, ...]]:
@@ -194,7 +209,7 @@ def csv_rows(
     after: tuple[datetime, UUID] | None = None
     while True:
         with tenant_scope(tenant_id):
-            rows = _tagged(_facts(tenant_id, start, end), tag).order_by("occurred_at", "id")
+            rows = _with_tag(_facts(tenant_id, start, end), tag).order_by("occurred_at", "id")
             if after is not None:
                 rows = rows.filter(Q(occurred_at__gt=after[0]) | Q(occurred_at=after[0], id__gt=after[1]))
             page = list(rows[:CSV_CHUNK])

@@ -1,5 +1,5 @@
-"""What a use was for, as bills show it: a compile or a deployment by its name, and cost tags. Both are frozen when the
-use is booked: a name that is taken away, or a tag that is changed later, changes no bill.
+"""The subject of a use, as bills show it: a compile or a deployment by its name, and cost tags. Both are frozen when
+the use is booked: a name that is taken away, or a tag that is changed later, changes no bill.
 
     a compile       tags of its API key under those of its spec, from its submission on (`Hold`)
     a deployment    tags of the caller's API key under those of the deployment, call by call
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from backend.domain.cost_tags import merged
+from backend.domain.cost_tags import merge
 from backend.tenants.models import ApiKey
 from backend.usage.models import Hold
 
@@ -42,7 +42,7 @@ def with_key_tags(tenant_id: UUID, subject: Subject, api_key_id: UUID | None) ->
     if api_key_id is None:
         return subject
     return replace(
-        subject, tags=merged(under=tags_of_keys(tenant_id, [api_key_id]).get(api_key_id, {}), over=subject.tags)
+        subject, tags=merge(under=tags_of_keys(tenant_id, [api_key_id]).get(api_key_id, {}), over=subject.tags)
     )
 
 

@@ -97,7 +97,7 @@ class Forecast(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingDetails(Row):
-    """Whom invoices are made out to."""
+    """The customer that invoices are made out to."""
 
     name: str
     address: str = ""

@@ -27,7 +27,6 @@ from backend.serving.models import Deployment
 from backend.tenants.models import ApiKey
 from backend.usage.accounts import account_of
 from backend.usage.api import csv_response
-from backend.usage.forecasts import month_forecast
 from backend.usage.models import Account
 from backend.usage.reports import (
     TAG,
@@ -36,6 +35,7 @@ from backend.usage.reports import (
     LineKind,
     TagFilter,
     UsageRow,
+    month_forecast,
     period_bill,
     tag_names,
     usage_by,

@@ -59,7 +59,7 @@ def grouped_bill(tenant_id: UUID, shown: Month, bill: Bill) -> GroupedBill:
     credits = [line for line in bill.lines if line.kind is LineKind.CREDIT_APPLIED]
     total = sum(group.subtotal_microusd for group in groups)
     return GroupedBill(
-        groups=[_shown(group, groups, names) for group in first],
+        groups=[_show(group, groups, names) for group in first],
         n_more=len(groups) - len(first),
         more_microusd=sum(group.subtotal_microusd for group in groups[SHOWN_GROUPS:]),
         sum_microusd=total,
@@ -68,7 +68,7 @@ def grouped_bill(tenant_id: UUID, shown: Month, bill: Bill) -> GroupedBill:
     )
 
 
-def _shown(group: BillGroup, groups: Sequence[BillGroup], names: dict[UUID, str]) -> ShownGroup:
+def _show(group: BillGroup, groups: Sequence[BillGroup], names: dict[UUID, str]) -> ShownGroup:
     public_id = href = ""
     name = OF_NEITHER
     if group.id is not None:
@@ -88,7 +88,7 @@ def _shown(group: BillGroup, groups: Sequence[BillGroup], names: dict[UUID, str]
 
 
 def _names_now(tenant_id: UUID, groups: Sequence[BillGroup]) -> dict[UUID, str]:
-    """What is there still, by id."""
+    """Return the names of what is there still, by id."""
     names: dict[UUID, str] = {}
     for kind, model in ((GroupKind.COMPILE, Compile), (GroupKind.DEPLOYMENT, Deployment)):
         ids = [group.id for group in groups if group.kind is kind]

@@ -88,7 +88,7 @@ def _row(tx: LedgerTx, subject: str) -> dict[str, Any]:
 
 
 def _amount(tx: LedgerTx, lines: list[Line]) -> int:
-    """What a booking is about, in micro-USD: what it used (or took back), set aside, gave, invoiced."""
+    """Return what a booking is about, in micro-USD: what it used (or took back), set aside, gave, invoiced."""
     if tx.is_use:
         return sum_usage(lines)
     for account in (HELD, RECEIVABLE):

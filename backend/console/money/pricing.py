@@ -32,7 +32,7 @@ _SECTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceLine:
-    """`per` is what `usd` buys: a million of a unit, or one."""
+    """A price of the page. `per` is what `usd` buys: a million of a unit, or one."""
 
     title: str
     sku: str

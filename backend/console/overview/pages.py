@@ -24,9 +24,8 @@ from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepStatus
 from backend.domain.roles import Permission
 from backend.tenants.models import ApiKey, Member
 from backend.usage.accounts import account_of
-from backend.usage.forecasts import month_forecast
 from backend.usage.models import Account, Budget, DraftSaving
-from backend.usage.reports import usage_by
+from backend.usage.reports import month_forecast, usage_by
 from backend.webhooks.models import EndpointStatus, WebhookEndpoint
 
 OPEN = tuple(status for status in CompileStatus if status not in TERMINAL)

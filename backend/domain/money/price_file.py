@@ -42,7 +42,7 @@ class PriceFile:
 
 
 class _Fault(ValueError):
-    """What is wrong at one place."""
+    """The fault of one place."""
 
 
 @dataclass(slots=True)
@@ -153,10 +153,10 @@ def _table(reader: _Reader, place: str, value: Any) -> PlanTable | None:
     if plans is None:
         return None
     read = {name: _plan(reader, f"{place}.plans.{name}", name, plans[name.value]) for name in PlanName}
-    found = {name: plan for name, plan in read.items() if plan is not None}
-    if version is None or at is None or len(found) < len(read):
+    complete = {name: plan for name, plan in read.items() if plan is not None}
+    if version is None or at is None or len(complete) < len(read):
         return None
-    return PlanTable(version=version, effective_at=at, plans=MappingProxyType(found))
+    return PlanTable(version=version, effective_at=at, plans=MappingProxyType(complete))
 
 
 def _plan(reader: _Reader, place: str, name: PlanName, value: Any) -> Plan | None:
@@ -251,8 +251,8 @@ def _flag(value: Any) -> bool:
 
 
 def faults_beside(file: PriceFile, shipped: Mapping[str, Price], kept: Mapping[str, PriceBook]) -> list[str]:
-    """What keeps an operator's file from standing in for the shipped one: skus of the newest shipped book that a book
-    of it has no price for, or another unit, and a version that another book has."""
+    """Return what keeps an operator's file from standing in for the shipped one: skus of the newest shipped book that
+    a book of it has no price for, or another unit, and a version that another book has."""
     faults = []
     for book in file.books:
         place = f"the book {book.version}"

@@ -1,4 +1,4 @@
-"""What a bill, an invoice and the price page call a sku, in words."""
+"""The names of skus on bills, on invoices and on the price page, in words."""
 
 _TITLES = {
     "embedding.token": "Embedding, tokens",

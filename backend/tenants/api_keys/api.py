@@ -126,10 +126,10 @@ class ApiKeyView(APIView):
     @extend_schema(operation_id="api_keys_change", request=ApiKeyChange, responses=ApiKeyShape)
     def patch(self, request: Request, key: str) -> Response:
         """Other cost tags, for what is used with the key from now on. Scopes never change."""
+        caller: Caller = request.auth
+        key_id = issuing.find(caller.tenant_id, decode_id(Prefix.API_KEY, key)).id
         form = ApiKeyChange(data=request.data)
         form.is_valid(raise_exception=True)
-        caller: Caller = request.auth
-        key_id = decode_id(Prefix.API_KEY, key)
         row = issuing.set_tags(caller.tenant_id, key_id, form.validated_data["tags"], actor=caller.actor)
         return Response(ApiKeyShape.of(row))
 

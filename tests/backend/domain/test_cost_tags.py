@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.domain.cost_tags import MOST_TAGS, check_tags, merged, read_tags, tag_line
+from backend.domain.cost_tags import MOST_TAGS, check_tags, merge, read_tags, tag_line
 from backend.domain.errors import InvalidInput, InvalidSpec
 from backend.domain.spec.parsing import canonical_spec, parse_spec, spec_json_schema
 from tests.compile_factories import small_spec
@@ -49,7 +49,7 @@ def test_a_line_that_is_no_list_of_tags_is_refused(line: str) -> None:
 
 
 def test_the_upper_one_of_two_tags_counts() -> None:
-    assert merged(under={"team": "a", "env": "ci"}, over={"team": "b"}) == {"team": "b", "env": "ci"}
+    assert merge(under={"team": "a", "env": "ci"}, over={"team": "b"}) == {"team": "b", "env": "ci"}
 
 
 def test_a_spec_carries_tags_and_its_schema_says_their_bounds() -> None:
