@@ -19,10 +19,13 @@ from django.core.exceptions import ImproperlyConfigured
 from psycopg.conninfo import conninfo_to_dict
 
 from backend.domain.jobs.runner_jobs import BASE_NAME
+from backend.domain.money.price_catalog import Catalog, catalog_with, shipped_catalog
+from backend.domain.money.price_file import BadPriceFile, read_price_file
 from backend.domain.money.vendor_prices import NO_PRICES, BadPrices, PriceTable, read_prices
 
 T = TypeVar("T")
 LEAST_BLOB_BYTES = 16_777_216
+MAX_PRICE_FILE_BYTES = 1_000_000
 
 MAX_EMBEDDER_NAME = 100  # with its digest it stands in columns of 200 characters
 
@@ -127,6 +130,60 @@ def parse_prices(value: str) -> PriceTable:
                 f"names a table that cannot be used, {value}: row {number} ({row.model}): as_of: is to come"
             )
     return table
+
+
+def parse_catalog(value: str) -> Catalog:
+    """Parse the name of a file of price books and plans, as docs/prices.md describes it; "" is none."""
+    if not value:
+        return shipped_catalog()
+    try:
+        made = catalog_with(read_price_file(read_yaml_or_json(parse_file(value))))
+    except (OSError, BadPriceFile) as fault:
+        raise ValueError(f"names a file that cannot be used, {value}: {fault}") from None
+    now = datetime.now(UTC)
+    early = [table.version for table in made.plan_tables if table.effective_at > now]
+    if early:  # a limit of a plan has no date of its own: it holds from the moment that it is read
+        raise ValueError(
+            f"names a file that cannot be used, {value}: the plans {early[0]} are to come; put them in when they hold"
+        )
+    if made.books[0].effective_at > now:
+        raise ValueError(f"names a file that cannot be used, {value}: no book is in force yet")
+    return made
+
+
+def read_yaml_or_json(path: Path) -> object:
+    """The document of a small file of the operator's. Raises BadPriceFile."""
+    import yaml
+
+    if path.stat().st_size > MAX_PRICE_FILE_BYTES:
+        raise BadPriceFile(f"the file has more than {MAX_PRICE_FILE_BYTES:,} bytes")
+    try:
+        document: object = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise BadPriceFile("the file is no UTF-8") from None
+    except yaml.YAMLError as fault:
+        raise BadPriceFile(f"the file is neither YAML nor JSON: {' '.join(str(fault).split())[:300]}") from None
+    return document
+
+
+def parse_seller(value: str) -> dict[str, str]:
+    """Parse who issues invoices."""
+    try:
+        seller = json.loads(value)
+    except json.JSONDecodeError:
+        seller = None
+    known = ("name", "address", "country", "vat_id", "email", "note")
+    if not isinstance(seller, dict) or not set(seller) <= set(known):
+        raise ValueError(f"must be a JSON object with {', '.join(known)}, each a text")
+    if not all(isinstance(text, str) and len(text) <= 500 for text in seller.values()):
+        raise ValueError("must have texts of at most 500 characters")
+    return seller
+
+
+def parse_font(value: str) -> Path | None:
+    if value and Path(value).suffix.lower() not in (".ttf", ".otf"):
+        raise ValueError("must name a .ttf or .otf file")
+    return parse_file(value) if value else None
 
 
 def parse_count(value: str) -> int:

@@ -14,15 +14,19 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from backend.domain.jobs.blob_transfers import MAX_BLOB_BYTES
+from backend.domain.money.price_catalog import install as install_prices
+from backend.domain.money.price_catalog import shipped_catalog
 from backend.domain.money.vendor_prices import NO_PRICES
 from backend.environment import (
     Environment,
     parse_base64_key,
     parse_base64_keys,
     parse_blob_bytes,
+    parse_catalog,
     parse_count,
     parse_embedders,
     parse_file,
+    parse_font,
     parse_hex_key,
     parse_hosts,
     parse_mail,
@@ -35,6 +39,7 @@ from backend.environment import (
     parse_redis_url,
     parse_role,
     parse_secret,
+    parse_seller,
     parse_signup,
     parse_url,
 )
@@ -130,8 +135,15 @@ KOLM_STRIPE_API = _env.read("KOLM_STRIPE_API", parse_url, placeholder="") if os.
 KOLM_STRIPE_TAX = os.environ.get("KOLM_STRIPE_TAX", "0") == "1"
 # For a laptop that is not Linux: customers' python checks run there without a system-call filter. Never in production.
 KOLM_ALLOW_WEAK_SANDBOX = os.environ.get("KOLM_ALLOW_WEAK_SANDBOX", "0") == "1"
+# The operator's own price books and plans, a YAML or JSON file; without one those that ship. Read once, at the start.
+KOLM_PRICES = _env.read("KOLM_PRICES", parse_catalog, placeholder=shipped_catalog(), default="")
+# What stands on invoices as the seller: a JSON object of name, address, country, vat_id, email and note.
+KOLM_SELLER = _env.read("KOLM_SELLER", parse_seller, placeholder={}, default="{}")
+# A TrueType font with the letters of customers' names, for invoices; without one those beyond Latin-1 are spelled out.
+KOLM_INVOICE_FONT = _env.read("KOLM_INVOICE_FONT", parse_font, placeholder=None, default="")
 KOLM_DEFAULT_PLAN = os.environ.get("KOLM_DEFAULT_PLAN", "free")
 _env.check()
+install_prices(KOLM_PRICES)
 
 KOLM_VERSION = "2026-11-20"  # the dated API version that this code speaks
 KOLM_ACCOUNT_OF = "backend.usage.accounts.account_of"  # who knows a tenant's plan

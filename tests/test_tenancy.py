@@ -21,6 +21,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from backend.billing.models import (
+    BillingDetails,
     Customer,
     Invoice,
     InvoiceLine,
@@ -265,6 +266,7 @@ class Household:
         """A subscription, a push and an invoice, as a month with Stripe leaves them."""
         mine, now = {"tenant_id": self.tenant.id}, timezone.now()
         Customer.objects.create(**mine, stripe_customer_id=word)
+        BillingDetails.objects.create(**mine, name=f"{word} Ltd", address=word)
         span = {"period_start": now, "period_end": now + timedelta(days=1)}
         paid = {"stripe_subscription_id": word, "status": SubscriptionStatus.ACTIVE, "metered_from": now}
         Subscription.objects.create(**mine, **span, **paid)

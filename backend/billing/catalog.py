@@ -7,7 +7,7 @@ from backend.billing.models import CatalogEntry
 from backend.billing.stripe.api import StripeRefused, ask
 from backend.domain.errors import CustomerError
 from backend.domain.money.ledger import Meter
-from backend.domain.money.plans import CURRENCY, PLANS, Plan
+from backend.domain.money.plans import CURRENCY, Plan, plans
 from backend.rest.new_ids import new_uuid7
 
 MICROUSD_IN_CENTS = "0.0001"
@@ -40,7 +40,7 @@ def meter_entries() -> dict[Meter, CatalogEntry]:
 def set_up() -> list[CatalogEntry]:
     """Make or find everything at Stripe, and keep the ids."""
     run = new_uuid7().hex
-    rows = [_plan_entry(plan, run) for plan in PLANS if plan.is_sold]
+    rows = [_plan_entry(plan, run) for plan in plans() if plan.is_sold]
     rows += [_meter_entry(meter, run) for meter in Meter]
     for row in rows:
         CatalogEntry.objects.update_or_create(

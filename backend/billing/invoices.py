@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from backend.billing import usage_totals
+from backend.billing.details import parties
 from backend.billing.incidents import open_incident
 from backend.billing.models import BilledBy, Invoice, InvoiceKind, InvoiceLine, InvoiceStatus, LineKind
 from backend.billing.periods import Period, ended_periods, lock_books
@@ -26,7 +27,7 @@ from backend.domain.money.ledger import (
     invoice_lines,
     payment_lines,
 )
-from backend.domain.money.plans import plan
+from backend.domain.money.plans import plan, plan_then
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.models import AuditEntry
 from backend.usage import postings
@@ -94,6 +95,7 @@ def _close(account: Account, period: Period, at: datetime) -> Invoice | None:
         total_cents=summed.invoiced_cents + fee,
         rounding_microusd=summed.rounding_microusd,
         billed_by=period.billed_by,
+        parties=parties(account.tenant_id),
     )
     if by_kolm and invoice.total_cents == 0:
         invoice.status = InvoiceStatus.PAID
@@ -186,7 +188,7 @@ def _fee(name: str, period: Period) -> int:
     """Cents of the plan in arrears, where no subscription took it in advance."""
     if period.billed_by == BilledBy.STRIPE or not period.is_whole_month:
         return 0
-    return plan(name).monthly_cents or 0
+    return plan_then(name, period.start).monthly_cents or 0
 
 
 def _number(tenant_id: UUID) -> str:
@@ -198,5 +200,10 @@ def _number(tenant_id: UUID) -> str:
 def new_plan_invoice(tenant_id: UUID, **fields: Any) -> Invoice:
     """The row of what Stripe took when a plan began; under the books' lock."""
     return Invoice.objects.create(
-        id=new_uuid7(), tenant_id=tenant_id, kind=InvoiceKind.PLAN, number=_number(tenant_id), **fields
+        id=new_uuid7(),
+        tenant_id=tenant_id,
+        kind=InvoiceKind.PLAN,
+        number=_number(tenant_id),
+        parties=parties(tenant_id),
+        **fields,
     )

@@ -32,6 +32,18 @@ class Customer(TenantOwned):
         constraints: ClassVar = [models.UniqueConstraint(fields=["tenant_id"], name="stripe_customer_once")]
 
 
+class BillingDetails(TenantOwned):
+    """The customer that invoices of a tenant are made out to. An invoice keeps them as they were when it was made."""
+
+    name = models.CharField(max_length=200, blank=True)
+    address = models.CharField(max_length=500, blank=True)  # lines
+    vat_id = models.CharField(max_length=40, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["tenant_id"], name="billing_details_once")]
+
+
 class SubscriptionStatus(StrEnum):
     """`past_due`: a payment failed; the plan ends with the period. `refused`: it is not what our plans sell."""
 
@@ -107,6 +119,7 @@ class Invoice(TenantOwned):
     stripe_settled_at = models.DateTimeField(null=True)  # Stripe's copy was compared with this one and is final
     hosted_url = models.TextField(blank=True)
     pdf_url = models.TextField(blank=True)
+    parties = models.JSONField(default=dict, db_default={})  # seller and customer as they were; {}: made before
     created_at = models.DateTimeField(db_default=Now())
     paid_at = models.DateTimeField(null=True)
 

@@ -20,7 +20,7 @@ from backend.billing.stripe import invoices as stripe_invoices
 from backend.billing.stripe import meters as stripe_meters
 from backend.billing.stripe.invoices import RemoteInvoice, RemoteLine
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.money.plans import plan
+from backend.domain.money.plans import most_monthly_cents
 from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import lock_account
 
@@ -163,7 +163,7 @@ def _plan_fault(line: RemoteLine) -> list[str]:
     name = catalog.plan_of_price(line.price_id)
     if name is None:
         return [f"a line of {line.amount} cents for none of our prices"]
-    most = plan(name).monthly_cents or 0
+    most = most_monthly_cents(name)
     return [] if -most <= line.amount <= most else [f"{name}: {line.amount} cents of at most {most}"]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers as s
 
-from backend.billing.models import Invoice, InvoiceKind, InvoiceLine, InvoiceStatus, LineKind
+from backend.billing.models import BillingDetails, Invoice, InvoiceKind, InvoiceLine, InvoiceStatus, LineKind
 from backend.domain.ids import Prefix
 from backend.domain.money.ledger import MICROUSD_PER_CENT
 from backend.rest.shapes import Constant, PublicId, Shape, TextOrNull, Time
@@ -79,6 +79,13 @@ class InvoiceDetailShape(InvoiceShape):
 
     def get_lines(self, row: Invoice) -> list[InvoiceLine]:
         return list(InvoiceLine.objects.of_tenant(row.tenant_id).filter(invoice=row).order_by("position"))
+
+
+class BillingDetailsShape(Shape[BillingDetails]):
+    object = Constant("billing_details")
+    name = s.CharField(help_text='Whom invoices are made out to; "": your team\'s name.')
+    address = s.CharField(help_text="Lines, with \\n between them.")
+    vat_id = s.CharField()
 
 
 class AddressShape(Shape[Any]):  # of Stripe's pages

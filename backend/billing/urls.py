@@ -10,5 +10,7 @@ urlpatterns = [
     path("v1/billing/portal", api.PortalView.as_view()),
     path("v1/invoices", api.InvoicesView.as_view()),
     path("v1/invoices/<str:invoice>", api.InvoiceView.as_view()),
+    path("v1/invoices/<str:invoice>/pdf", api.InvoicePdfView.as_view()),
+    path("v1/billing/details", api.BillingDetailsView.as_view()),
     path("v1/stripe/webhook", stripe_events.webhook),
 ]

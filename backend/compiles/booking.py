@@ -10,6 +10,7 @@ from backend.compiles.models import Compile
 from backend.usage import holds
 from backend.usage.ledger import Fact, StepFact, capture, known_keys
 from backend.usage.models import Billing
+from backend.usage.subjects import Subject
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,7 +70,8 @@ def hold_again(compile: Compile) -> None:
     left = compile.budget_microusd - compile.spent_microusd
     if compile.spec["teacher"].get("api_key") is not None:
         left = min(left, holds.amount_of(compile.tenant_id, compile.id) or left)
-    holds.hold(compile.tenant_id, compile.id, left, api_key_id=compile.api_key_id)
+    subject = Subject(name=compile.name, tags=compile.spec.get("tags", {}))
+    holds.hold(compile.tenant_id, compile.id, left, api_key_id=compile.api_key_id, subject=subject)
 
 
 def end(fenced: Fenced) -> None:

@@ -28,7 +28,7 @@ Handler = Callable[[HttpRequest], Any]
 
 
 def is_console(path: str) -> bool:
-    return path in ("/", "/app") or path.startswith(CONSOLE)
+    return path in ("/", "/app", "/pricing") or path.startswith(CONSOLE)
 
 
 def _whole(files: Handler) -> Handler:

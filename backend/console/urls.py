@@ -9,6 +9,7 @@ from backend.console.compiles.urls import urlpatterns as compiles
 from backend.console.deployments import pages as deployments
 from backend.console.drafts import pages as drafts
 from backend.console.keys import pages as keys
+from backend.console.money.pricing import pricing
 from backend.console.money.urls import urlpatterns as money
 from backend.console.overview import pages as overview
 from backend.console.playground import pages as playground
@@ -50,6 +51,7 @@ pages: list[URLPattern] = [
     path("api_keys", keys.api_keys, name="api_keys"),
     path("api_keys/create", keys.create, name="api_key_create"),
     path("api_keys/<str:key>/revoke", keys.revoke, name="api_key_revoke"),
+    path("api_keys/<str:key>/tags", keys.tags, name="api_key_tags"),
     path("webhooks", webhooks.webhooks, name="webhooks"),
     path("webhooks/create", webhooks.create, name="webhook_create"),
     path("webhooks/deliveries/<str:delivery>", deliveries.delivery, name="webhook_delivery"),
@@ -66,6 +68,7 @@ pages: list[URLPattern] = [
 app_name = "console"
 urlpatterns = [
     path("", RedirectView.as_view(url="/app/")),
+    path("pricing", pricing, name="pricing"),
     path("app", RedirectView.as_view(url="/app/")),
     path("app/", include([*pages, *compiles, *money, *account])),
 ]

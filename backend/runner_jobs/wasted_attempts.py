@@ -31,7 +31,7 @@ def book_lost_attempt(job: RunnerJob) -> None:
     lease row and the tenant's scope."""
     if job.started_at is None:
         return
-    book = price_book()
+    book = price_book(timezone.now())
     seconds = max(1, math.ceil((timezone.now() - job.started_at).total_seconds()))
     fact = Fact(
         sku=SKU,

@@ -92,7 +92,7 @@ def _fail(row: Selection, *, code: str, message: str) -> None:
 def _book(row: Selection, job: RunnerJob, *, n_tokens: int, billing: Billing) -> int:
     """The rows that were selected from, whatever time that took, and the tokens that were embedded. Returns the
     micro-USD charged."""
-    book = price_book()
+    book = price_book(timezone.now())
     facts = [
         Fact(
             sku=part.sku,

@@ -1,7 +1,7 @@
 """Deployments: made, changed, promoted, rolled back, drained. Each change is a revision of the history, a line of the
 audit log and an event, in one transaction under the deployment's lock."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from backend.serving.models import Deployment, DeploymentRevision
 from backend.serving.shapes import DeploymentShape, settings_of
 from backend.tenants import audit
 from backend.tenants.actors import Actor
+from backend.usage.subjects import Subject
 from backend.webhooks.emit import emit
 
 MOST = 500  # deployments of a tenant
@@ -53,6 +54,19 @@ def create(
     _set_canary(row, canary)
     row.save(force_insert=True)
     return _revise(row, "created", actor, EventType.DEPLOYMENT_CREATED)
+
+
+def subjects_of(tenant_id: UUID, ids: Iterable[UUID | None]) -> dict[UUID | None, Subject]:
+    """The subjects that the answers of these deployments are booked under; one that is gone keeps its place without a
+    name."""
+    wanted = {id for id in ids if id is not None}
+    known = {row.id: row for row in Deployment.objects.of_tenant(tenant_id).filter(id__in=wanted)}
+    return {
+        id: Subject(name=known[id].name, deployment_id=id, tags=known[id].tags)
+        if id in known
+        else Subject(deployment_id=id)
+        for id in wanted
+    }
 
 
 def change(row: Deployment, fields: dict[str, Any], *, actor: Actor) -> Deployment:

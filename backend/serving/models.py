@@ -71,6 +71,7 @@ class Deployment(TenantOwned):
     shadow_microusd_per_day = models.BigIntegerField(default=0)
     drift_margin_ppm = models.IntegerField(default=50_000)
     drift_rollback = models.BooleanField(default=False)
+    tags = models.JSONField(default=dict, db_default={})  # cost tags of what it answers from now on
     version = models.IntegerField(default=1)
     regression_version = models.IntegerField(default=0)
     draining_since = models.DateTimeField(null=True)

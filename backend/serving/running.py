@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.utils import timezone
 
 from backend.artifacts.models import Artifact
 from backend.domain.errors import Unavailable
@@ -101,7 +102,7 @@ def _wait(job_id: UUID, wait_s: float) -> dict[str, Any]:
 def _book(tenant_id: UUID, job_id: UUID, own_ms: int, api_key_id: UUID | None) -> int:
     """Runner time of one call, in whole milliseconds of the second's price: what the runner says its answers took, but
     never more than it had the job. Returns what was charged."""
-    book = price_book()
+    book = price_book(timezone.now())
     job = RunnerJob.objects.get(id=job_id)
     if job.started_at is not None and job.ended_at is not None:
         held_ms = round((job.ended_at - job.started_at).total_seconds() * 1000)

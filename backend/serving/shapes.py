@@ -17,7 +17,17 @@ from backend.rest.shapes import Constant, PublicId, Shape, Time
 from backend.serving.models import Deployment, DeploymentHour, DeploymentRevision
 
 # What a change may change, and the history keeps of each revision.
-SETTINGS = ("artifact", "previous_artifact", "canary", "idle_minutes", "pinned", "max_concurrent", "shadow", "drift")
+SETTINGS = (
+    "artifact",
+    "previous_artifact",
+    "canary",
+    "idle_minutes",
+    "pinned",
+    "max_concurrent",
+    "shadow",
+    "drift",
+    "tags",
+)
 NO_DRIFT = SimpleNamespace(n=0, agreement_ppm=None, floor_ppm=None, log_e=0.0, needed=1.0, is_regression=False)
 Hours = Sequence[DeploymentHour]
 
@@ -72,6 +82,7 @@ class DeploymentShape(Shape[Deployment]):
     max_concurrent = s.IntegerField()
     shadow = ShadowShape(source="*")
     drift = DriftShape(source="*")
+    tags = s.DictField(child=s.CharField(), help_text="Cost tags: what it answers is on the bill under them.")
     version = s.IntegerField()
     created_at = Time()
     updated_at = Time()

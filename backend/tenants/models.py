@@ -52,6 +52,7 @@ class ApiKey(TenantOwned):
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
+    tags = models.JSONField(default=dict, db_default={})  # cost tags, of what is used with it from now on
 
     class Meta:
         indexes: ClassVar = [models.Index(fields=["tenant_id", "created_at", "id"], name="api_key_by_time")]

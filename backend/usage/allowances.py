@@ -19,11 +19,13 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Q
 
+from backend.domain.cost_tags import merge
 from backend.domain.money.ledger import Kind, hold_lines, release_lines
 from backend.rest.new_ids import new_uuid7
 from backend.usage import accounts, budgets, postings
 from backend.usage.ledger import Fact, StepFact, book, known_keys
 from backend.usage.models import Account, Allowance, Billing, BillingDue
+from backend.usage.subjects import NOBODY, Subject, tags_of_keys
 
 TAKES = timedelta(seconds=60)  # how long one allowance authorizes new requests
 LEASE = timedelta(minutes=30)  # longer than a request runs and a server keeps what it could not report
@@ -52,6 +54,7 @@ class Used:
     api_key_id: UUID | None
     facts: tuple[Fact, ...]
     fulfils_microusd: int
+    subject: Subject = NOBODY
 
 
 def authorize(tenant_id: UUID, api_key_id: UUID | None, worst_microusd: int) -> UUID | None:
@@ -107,11 +110,14 @@ def capture(tenant_id: UUID, rows: Sequence[Used]) -> set[str]:
     account, at = accounts.lock_account(tenant_id)
     seen = known_keys(tenant_id, [fact.source_key for row in rows for fact in row.facts])
     fresh: set[str] = set()
+    key_tags = tags_of_keys(tenant_id, [row.api_key_id for row in rows])
     for row in rows:
         facts = [fact for fact in row.facts if fact.source_key not in seen | fresh]
         if facts:
             fresh |= {fact.source_key for fact in facts}
-            _capture_one(account, replace(row, facts=tuple(facts)), at)
+            tags = merge(under=key_tags.get(row.api_key_id, {}) if row.api_key_id else {}, over=row.subject.tags)
+            subject = replace(row.subject, tags=tags)
+            _capture_one(account, replace(row, facts=tuple(facts), subject=subject), at)
     return fresh
 
 
@@ -138,6 +144,7 @@ def _capture_one(account: Account, used: Used, at: datetime) -> None:
         api_key_id=used.api_key_id,
         from_hold=from_hold,
         allowance_id=allowance.id if is_open else None,
+        subject=used.subject,
     )
     if is_open:
         allowance.settled_microusd += from_hold

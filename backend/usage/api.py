@@ -9,7 +9,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -24,10 +24,12 @@ from backend.tenants.api_keys.authentication import IsTenant
 from backend.tenants.idempotency import IDEMPOTENCY_KEY, idempotent
 from backend.tenants.permissions import HasScope
 from backend.usage import accounts, budgets, reports
+from backend.usage.bill_groups import groups_of, period_txs
 from backend.usage.budgets import BudgetDeletion, BudgetShape
 from backend.usage.models import Budget
-from backend.usage.serializers import AccountChange, BudgetChange, NewBudget, SpanQuery, UsageQuery
-from backend.usage.shapes import AccountShape, BillShape, UsageShape
+from backend.usage.reports import TagFilter, month_forecast
+from backend.usage.serializers import AccountChange, BudgetChange, NewBudget, TaggedSpanQuery, UsageQuery
+from backend.usage.shapes import AccountShape, BillGroupsShape, BillShape, ForecastShape, UsageShape
 
 BILLING: list[type[BasePermission]] = [IsTenant, HasScope("billing")]
 READ_ONLY: list[type[BasePermission]] = [IsTenant, HasScope("billing:read")]
@@ -125,10 +127,13 @@ class UsageReportView(APIView):
 
     @extend_schema(operation_id="usage_report", parameters=[UsageQuery], responses=UsageShape)
     def get(self, request: Request) -> Response:
-        """Usage by day, step, sku, API key or compile."""
+        """Usage by day, step, sku, API key, compile, deployment or a cost tag (`tag:team`); of one tag alone with
+        `tag`."""
         wanted = _read(UsageQuery, request.query_params.dict(), request=request)
         start, end = _span(request.auth.tenant_id, wanted)
-        rows = reports.usage_by(request.auth.tenant_id, wanted["group_by"], start, end)
+        rows = reports.usage_by(
+            request.auth.tenant_id, wanted["group_by"], start, end, tag=TagFilter.read(wanted.get("tag"))
+        )
         report = {"group_by": wanted["group_by"], "period_start": start, "period_end": end, "data": rows}
         sums = ("charged_microusd", "waste_microusd", "provider_microusd")
         return Response(UsageShape.of(report | {name: sum(getattr(row, name) for row in rows) for name in sums}))
@@ -139,15 +144,15 @@ class UsageCsvView(APIView):
 
     @extend_schema(
         operation_id="usage_csv",
-        parameters=[SpanQuery],
+        parameters=[TaggedSpanQuery],
         responses={(200, "text/csv"): OpenApiTypes.STR},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """Every usage fact as a line of CSV, oldest first; streamed, so that it may be long."""
-        wanted = _read(SpanQuery, request.query_params.dict(), request=request)
+        wanted = _read(TaggedSpanQuery, request.query_params.dict(), request=request)
         tenant_id: UUID = request.auth.tenant_id
         start, end = _span(tenant_id, wanted)
-        return csv_response(request._request, tenant_id, start, end)
+        return csv_response(request._request, tenant_id, start, end, tag=TagFilter.read(wanted.get("tag")))
 
 
 class CurrentBillView(APIView):
@@ -162,15 +167,50 @@ class CurrentBillView(APIView):
         return Response(BillShape.of(bill))
 
 
+class ForecastView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(operation_id="bills_forecast", responses=ForecastShape)
+    def get(self, request: Request) -> Response:
+        """A forecast of this period: the mean of its whole days, with an interval, or too early to
+        say. docs/billing.md has the formula."""
+        check_query(request.query_params, [])
+        return Response(ForecastShape.of(month_forecast(request.auth.tenant_id)))
+
+
+class BillGroupsView(APIView):
+    permission_classes = READ_ONLY
+
+    @extend_schema(
+        operation_id="bills_groups",
+        parameters=[OpenApiParameter("month", OpenApiTypes.STR, description="2026-11; this period if not given.")],
+        responses=BillGroupsShape,
+    )
+    def get(self, request: Request) -> Response:
+        """The bill by what it was for: compiles and deployments, the largest first, each with its steps. The groups
+        and `credit_applied_microusd` sum to `total_microusd`."""
+        check_query(request.query_params, ["month"])
+        tenant_id: UUID = request.auth.tenant_id
+        account = accounts.account_of(tenant_id)
+        start, end = account.period_start, account.period_end
+        if "month" in request.query_params:
+            start, end = accounts.month_of(moment(f"{request.query_params['month'][:7]}-01", "month"))
+        groups = groups_of(tenant_id, period_txs(tenant_id, start, end))
+        bill = reports.period_bill(tenant_id, start, end)
+        return Response(BillGroupsShape.of({"bill": bill, "groups": groups}))
+
+
 class _Echo:
     def write(self, line: str) -> str:
         return line
 
 
-def csv_response(request: HttpRequest, tenant_id: UUID, start: datetime, end: datetime) -> StreamingHttpResponse:
+def csv_response(
+    request: HttpRequest, tenant_id: UUID, start: datetime, end: datetime, *, tag: TagFilter | None = None
+) -> StreamingHttpResponse:
     """The facts between two moments as a file, for the API and the console."""
     writer = csv.writer(_Echo(), lineterminator="\r\n")
-    lines = (writer.writerow(row).encode() for row in reports.csv_rows(tenant_id, start, end))
+    lines = (writer.writerow(row).encode() for row in reports.csv_rows(tenant_id, start, end, tag=tag))
     name = f"kolm-usage-{start:%Y-%m-%d}.csv"
     return streamed_file(request, lines, content_type="text/csv; charset=utf-8", filename=name)
 

@@ -39,7 +39,8 @@ COUNTED = frozenset({LineKind.USAGE, LineKind.CREDIT_OUR_FAULT, LineKind.CORRECT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillLine:
-    """`amount_microusd` is negative where it is taken off. `compile_id` and `reason` are a credit's."""
+    """`amount_microusd` is negative where it is taken off. `compile_id` and `reason` are a credit's, `reverses` the
+    transaction that a correction takes back."""
 
     kind: LineKind
     label: str
@@ -51,6 +52,7 @@ class BillLine:
     unit: str = ""
     compile_id: UUID | None = None
     reason: str = ""
+    reverses: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,7 @@ def adjustments(tenant_id: UUID, txs: QuerySet[LedgerTx]) -> Iterator[BillLine]:
             amount_microusd=tx.used or 0,
             compile_id=tx.compile_id,
             reason=tx.reason,
+            reverses=tx.reverses,
         )
 
 

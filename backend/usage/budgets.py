@@ -209,8 +209,7 @@ def _notify_of_thresholds(account: Account, budget: Budget, at: datetime) -> Non
 
 def _mail(budget: Budget, percent: int) -> None:
     """Send an e-mail to owners and billing members, after the commit; one that cannot be sent stops nothing."""
-    members = Member.objects.of_tenant(budget.tenant_id).filter(role__in=_NOTIFIED).select_related("user")
-    to = sorted({member.user.email for member in members if member.user.email})
+    to = recipients(budget.tenant_id)
     if not to:
         return
     name = Tenant.objects.values_list("name", flat=True).get(id=budget.tenant_id)
@@ -229,6 +228,12 @@ def _mail(budget: Budget, percent: int) -> None:
         send_mail(subject, text, None, to)
 
     transaction.on_commit(send, robust=True)
+
+
+def recipients(tenant_id: UUID) -> list[str]:
+    """The addresses that notices go to: of owners and billing members."""
+    members = Member.objects.of_tenant(tenant_id).filter(role__in=_NOTIFIED).select_related("user")
+    return sorted({member.user.email for member in members if member.user.email})
 
 
 def _note(row: Budget, actor: Actor, action: str) -> None:

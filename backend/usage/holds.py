@@ -11,11 +11,19 @@ from django.db import connection
 from backend.domain.money.ledger import Kind, Line, hold_lines, our_fault_lines, release_lines, sum_usage
 from backend.usage import accounts, budgets, postings
 from backend.usage.models import Account, Hold, LedgerTx
+from backend.usage.subjects import MOST_SUBJECT, NOBODY, Subject, with_key_tags
 
 
-def hold(tenant_id: UUID, compile_id: UUID, amount_microusd: int, *, api_key_id: UUID | None) -> None:
-    """Set money aside for a compile that has none. Raises PaymentRequired (`spend_cap_reached`, `key_budget_reached`);
-    the caller's transaction then writes nothing."""
+def hold(
+    tenant_id: UUID,
+    compile_id: UUID,
+    amount_microusd: int,
+    *,
+    api_key_id: UUID | None,
+    subject: Subject = NOBODY,
+) -> None:
+    """Set money aside for a compile that has none, and keep what its bookings are to carry. Raises PaymentRequired
+    (`spend_cap_reached`, `key_budget_reached`); the caller's transaction then writes nothing."""
     accounts.begin_due_period(tenant_id)
     account = _claim(tenant_id, amount_microusd)
     budgets.claim(account, api_key_id, amount_microusd)
@@ -24,6 +32,8 @@ def hold(tenant_id: UUID, compile_id: UUID, amount_microusd: int, *, api_key_id:
         row = Hold(tenant_id=tenant_id, compile_id=compile_id, api_key_id=api_key_id, n_holds=0)
     row.amount_microusd, row.settled_microusd, row.is_open = amount_microusd, 0, True
     row.n_holds += 1
+    kept = with_key_tags(tenant_id, subject, api_key_id)
+    row.subject, row.tags = kept.name[:MOST_SUBJECT], kept.tags
     row.save()
     postings.post(
         account,

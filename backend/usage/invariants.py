@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db import connection
 
 from backend.domain.lifecycle import TERMINAL
-from backend.domain.money.pricing import BOOKS
+from backend.domain.money.price_catalog import catalog
 from backend.usage.models import PriceBookRow
 
 _LOGS = ("usage_usagefact", "usage_ledgertx", "usage_ledgerline", "usage_budgetnotice", "usage_draftsaving")
@@ -241,7 +241,9 @@ def _price_violations() -> Iterator[str]:
     for row in PriceBookRow.objects.all():
         published.setdefault(row.version, {})[row.sku] = row.usd_per_unit
         digests.setdefault(row.version, set()).add(row.sha256)
-    for book in BOOKS:
+    for book in catalog().known_books.values():
         prices = {sku: price.usd_per_unit for sku, price in book.prices.items()}
-        if published.get(book.version) != prices or digests[book.version] != {book.sha256}:
+        if book.version not in published:
+            yield f"[10] the price book {book.version} was not published: run `manage.py migrate`"
+        elif published[book.version] != prices or digests[book.version] != {book.sha256}:
             yield f"[10] the price book {book.version} is not as it was published"

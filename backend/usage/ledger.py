@@ -16,6 +16,7 @@ from backend.rest.new_ids import new_uuid7
 from backend.tenants.actors import Actor
 from backend.usage import accounts, budgets, postings
 from backend.usage.models import Account, Billing, Hold, LedgerTx, UsageFact
+from backend.usage.subjects import MOST_SUBJECT, NOBODY, Subject, subject_of_compile, with_key_tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +50,14 @@ def record(
     compile_id: UUID | None,
     step: str,
     api_key_id: UUID | None = None,
+    subject: Subject | None = None,
 ) -> int:
     """Book use outside of a hold, in the caller's transaction, whose last lock this takes. What does not fit under the
     spend cap and the hard budgets any more is waste: it was not refused in time, so the customer does not pay. Facts
-    already there are left as they are. Returns the micro-USD charged."""
+    already there are left as they are. Without a `subject` it is the compile's, of its hold. Returns the micro-USD
+    charged."""
     account, at = accounts.lock_account(tenant_id)
+    of = subject or subject_of_compile(tenant_id, compile_id)
     room = min(postings.account_headroom(account), budgets.headroom(account, api_key_id))
     booked: list[StepFact] = []
     for fact in _new(tenant_id, list(facts)):
@@ -62,7 +66,16 @@ def record(
         if fact.billing == Billing.CHARGE:
             room -= fact.amount_microusd
         booked.append(StepFact(step=step, fact=fact))
-    return book(account, Kind.CHARGE, booked, at=at, compile_id=compile_id, api_key_id=api_key_id, from_hold=0)
+    return book(
+        account,
+        Kind.CHARGE,
+        booked,
+        at=at,
+        compile_id=compile_id,
+        api_key_id=api_key_id,
+        from_hold=0,
+        subject=with_key_tags(tenant_id, of, api_key_id),
+    )
 
 
 def capture(tenant_id: UUID, compile_id: UUID, facts: Sequence[StepFact]) -> int:
@@ -78,8 +91,16 @@ def capture(tenant_id: UUID, compile_id: UUID, facts: Sequence[StepFact]) -> int
         from_hold = min(charged, row.amount_microusd - row.settled_microusd)
         row.settled_microusd += from_hold
         row.save(update_fields=["settled_microusd"])
-    api_key_id = None if row is None else row.api_key_id
-    return book(account, Kind.CAPTURE, fresh, at=at, compile_id=compile_id, api_key_id=api_key_id, from_hold=from_hold)
+    return book(
+        account,
+        Kind.CAPTURE,
+        fresh,
+        at=at,
+        compile_id=compile_id,
+        api_key_id=None if row is None else row.api_key_id,
+        from_hold=from_hold,
+        subject=NOBODY if row is None else Subject(name=row.subject, tags=row.tags),
+    )
 
 
 def known_keys(tenant_id: UUID, keys: Iterable[str]) -> set[str]:
@@ -119,6 +140,7 @@ def book(
     api_key_id: UUID | None,
     from_hold: int,
     allowance_id: UUID | None = None,
+    subject: Subject = NOBODY,
 ) -> int:
     """Write facts that are not recorded yet and the transaction that books them, on a locked account; `from_hold` of
     the charge comes off what is held. Returns the micro-USD charged."""
@@ -136,7 +158,7 @@ def book(
     tx = postings.post(
         account, kind, key, lines, at=at, compile_id=compile_id, api_key_id=api_key_id, allowance_id=allowance_id
     )
-    _write(account.tenant_id, rows, at=at, compile_id=compile_id, api_key_id=api_key_id, tx=tx)
+    _write(account.tenant_id, rows, at=at, compile_id=compile_id, api_key_id=api_key_id, tx=tx, subject=subject)
     budgets.count(account, api_key_id, used=total, held=-from_hold, at=at)
     return total
 
@@ -149,6 +171,7 @@ def _write(
     compile_id: UUID | None,
     api_key_id: UUID | None,
     tx: LedgerTx | None,
+    subject: Subject,
 ) -> None:
     UsageFact.objects.bulk_create(
         UsageFact(
@@ -169,6 +192,9 @@ def _write(
             api_key_id=api_key_id,
             provider_microusd=row.fact.provider_microusd,
             tx_id=tx.id if tx is not None and row.fact.amount_microusd else None,
+            deployment_id=subject.deployment_id,
+            subject=subject.name[:MOST_SUBJECT],
+            tags=subject.tags,
         )
         for row in rows
     )

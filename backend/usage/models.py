@@ -34,7 +34,8 @@ def _choices(enum: type[StrEnum]) -> list[tuple[str, str]]:
 class UsageFact(TenantOwned):
     """One quantity at one dated price. `source_key` is unique per tenant, so a fact that is recorded twice is one
     fact. `tx_id` is the transaction that booked it (null: it cost nothing). `provider_microusd` is what the provider of
-    the customer's own teacher key will bill for it, by estimate; kolm bills none of that."""
+    the customer's own teacher key will bill for it, by estimate; kolm bills none of that. `subject` is the name of the
+    compile or of the deployment, `tags` the cost tags, both as they were when this was booked."""
 
     compile_id = models.UUIDField(null=True)
     step = models.CharField(max_length=32, blank=True)
@@ -51,6 +52,9 @@ class UsageFact(TenantOwned):
     api_key_id = models.UUIDField(null=True)
     provider_microusd = models.BigIntegerField(default=0)
     tx_id = models.UUIDField(null=True)
+    deployment_id = models.UUIDField(null=True)
+    subject = models.CharField(max_length=100, blank=True, default="", db_default="")
+    tags = models.JSONField(default=dict, db_default={})
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant_id", "source_key"], name="usage_fact_once")]
@@ -172,7 +176,8 @@ class LedgerLine(TenantOwned):
 
 
 class Hold(TenantOwned):
-    """The money set aside for one compile. `settled` of `amount` has become a charge; a closed one has nothing left."""
+    """The money set aside for one compile. `settled` of `amount` has become a charge; a closed one has nothing left.
+    `subject` and `tags` are what its bookings carry: the compile's name and the tags of its spec and its API key."""
 
     compile_id = models.UUIDField()
     api_key_id = models.UUIDField(null=True)
@@ -180,6 +185,8 @@ class Hold(TenantOwned):
     settled_microusd = models.BigIntegerField(default=0)
     n_holds = models.IntegerField(default=1)
     is_open = models.BooleanField(default=True)
+    subject = models.CharField(max_length=100, blank=True, default="", db_default="")
+    tags = models.JSONField(default=dict, db_default={})
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -7,7 +7,8 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from backend.domain.money.plans import plan
-from backend.domain.money.pricing import BOOKS, PriceBook
+from backend.domain.money.price_catalog import catalog
+from backend.domain.money.pricing import PriceBook
 
 
 def publish(*, apps: Any = None, **_: Any) -> None:
@@ -17,7 +18,7 @@ def publish(*, apps: Any = None, **_: Any) -> None:
 
     if apps is not None and "pricebookrow" not in apps.all_models.get("usage", {}):
         return
-    for book in BOOKS:
+    for book in catalog().known_books.values():
         publish_book(book)
     wanted = plan(settings.KOLM_DEFAULT_PLAN)
     AccountDefault.objects.update_or_create(

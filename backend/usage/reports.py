@@ -3,16 +3,21 @@ shown: API, console, invoice and CSV."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
-from django.db.models import Count, DateField, F, Func, Q, QuerySet, Sum
+from django.db.models import Count, DateField, F, Func, Q, QuerySet, Sum, TextField
+from django.db.models.expressions import Combinable
+from django.db.models.fields.json import KeyTextTransform
 
+from backend.domain.cost_tags import tag_line
 from backend.domain.drafts.vocabulary import Saving
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.money.forecast import Forecast, forecast
 from backend.rest.times import rfc3339
 from backend.tenants.isolation import tenant_scope
+from backend.usage.accounts import account_of
 from backend.usage.bills import (
     COUNTED,
     Bill,
@@ -34,10 +39,13 @@ __all__ = [
     "BillLine",
     "Group",
     "LineKind",
+    "TagFilter",
     "UsageRow",
     "compile_bill",
     "csv_rows",
+    "month_forecast",
     "period_bill",
+    "tag_names",
     "usage_by",
 ]
 
@@ -56,6 +64,9 @@ CSV_HEADER = (
     "price_version",
     "api_key",
     "source_key",
+    "deployment",
+    "subject",
+    "tags",
 )
 CSV_CHUNK = 1_000
 
@@ -66,6 +77,15 @@ class Group(StrEnum):
     SKU = "sku"
     API_KEY = "api_key"
     COMPILE = "compile"
+    DEPLOYMENT = "deployment"
+
+
+TAG = "tag:"  # "tag:team" groups by the values of the tag `team`
+_IDS = {
+    Group.API_KEY: ("api_key_id", Prefix.API_KEY),
+    Group.COMPILE: ("compile_id", Prefix.COMPILE),
+    Group.DEPLOYMENT: ("deployment_id", Prefix.DEPLOYMENT),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,24 +99,39 @@ class UsageRow:
     provider_microusd: int
 
 
-def usage_by(tenant_id: UUID, group: str, start: datetime, end: datetime) -> list[UsageRow]:
-    """Usage between two moments (`end` excluded), grouped; the largest group first, days in order."""
-    by = Group(group)
-    day = Func(F("occurred_at"), template="(%(expressions)s AT TIME ZONE 'UTC')::date", output_field=DateField())
-    column = {Group.DAY: day, Group.STEP: F("step"), Group.SKU: F("sku")}.get(by)
-    if column is None:
-        column = F("api_key_id") if by is Group.API_KEY else F("compile_id")
-    rows = _facts(tenant_id, start, end).annotate(group=column).values("group")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagFilter:
+    """Usage with this tag alone; a value of "" is what does not have it."""
+
+    name: str
+    value: str
+
+    @classmethod
+    def read(cls, text: str | None) -> "TagFilter | None":
+        """
+        >>> TagFilter.read("team:search"), TagFilter.read("")
+        (TagFilter(name='team', value='search'), None)
+        """
+        name, _, value = (text or "").partition(":")
+        return cls(name=name, value=value) if name else None
+
+
+def usage_by(
+    tenant_id: UUID, group: str, start: datetime, end: datetime, *, tag: TagFilter | None = None
+) -> list[UsageRow]:
+    """Usage between two moments (`end` excluded), grouped, by a tag as "tag:NAME"; the largest group first, days in
+    order."""
+    rows = _with_tag(_facts(tenant_id, start, end), tag).annotate(group=_column(group)).values("group")
     rows = rows.annotate(
         n=Count("id"),
         charged=Sum("amount_microusd", filter=Q(billing=Billing.CHARGE), default=0),
         waste=Sum("amount_microusd", filter=Q(billing=Billing.WASTE), default=0),
         provider=Sum("provider_microusd", default=0),
     )
-    ordered = rows.order_by("group") if by is Group.DAY else rows.order_by("-charged", "group")
+    ordered = rows.order_by("group") if group == Group.DAY else rows.order_by("-charged", "group")
     return [
         UsageRow(
-            key=_key(by, row["group"]),
+            key=_key(group, row["group"]),
             n_facts=row["n"],
             charged_microusd=row["charged"],
             waste_microusd=row["waste"],
@@ -104,6 +139,30 @@ def usage_by(tenant_id: UUID, group: str, start: datetime, end: datetime) -> lis
         )
         for row in ordered
     ]
+
+
+def tag_names(tenant_id: UUID, start: datetime, end: datetime) -> list[str]:
+    """The names of the tags that usage between two moments carries."""
+    keys = Func(F("tags"), function="jsonb_object_keys", output_field=TextField())
+    rows = _facts(tenant_id, start, end).exclude(tags={}).annotate(tag_name=keys)
+    return sorted(rows.values_list("tag_name", flat=True).distinct())
+
+
+def _column(group: str) -> Combinable:
+    if group.startswith(TAG):
+        return KeyTextTransform(group.removeprefix(TAG), "tags")
+    by = Group(group)
+    if by in _IDS:
+        return F(_IDS[by][0])
+    if by is Group.DAY:
+        return Func(F("occurred_at"), template="(%(expressions)s AT TIME ZONE 'UTC')::date", output_field=DateField())
+    return F(by.value)
+
+
+def _with_tag(facts: QuerySet[UsageFact], tag: TagFilter | None) -> QuerySet[UsageFact]:
+    if tag is None:
+        return facts
+    return facts.filter(tags__contains={tag.name: tag.value}) if tag.value else facts.exclude(tags__has_key=tag.name)
 
 
 def period_bill(tenant_id: UUID, start: datetime, end: datetime) -> Bill:
@@ -129,14 +188,28 @@ def compile_bill(tenant_id: UUID, compile_id: UUID) -> Bill:
     return Bill(tenant_id=tenant_id, start=None, end=None, lines=tuple(lines), saving=saving, compile_id=compile_id)
 
 
-def csv_rows(tenant_id: UUID, start: datetime, end: datetime) -> Iterator[tuple[str, ...]]:
+def month_forecast(tenant_id: UUID) -> Forecast:
+    """The forecast of use at the end of the account's period, at list price: before grants and credits. Days before
+    the account was opened are no days without use."""
+    account = account_of(tenant_id)
+    first = max(account.period_start, account.created_at).astimezone(UTC).date()
+    today, last = max(first, account.now.astimezone(UTC).date()), account.period_end.astimezone(UTC).date()
+    rows = usage_by(tenant_id, Group.DAY, account.period_start, account.period_end)
+    by_day = {date.fromisoformat(row.key): row.charged_microusd for row in rows}
+    whole = [by_day.get(first + timedelta(days=n), 0) for n in range((today - first).days)]
+    return forecast(whole, by_day.get(today, 0), n_days=(last - first).days)
+
+
+def csv_rows(
+    tenant_id: UUID, start: datetime, end: datetime, *, tag: TagFilter | None = None
+) -> Iterator[tuple[str, ...]]:
     """The header and every fact, oldest first, in chunks that are transactions of their own: a file of any length is
     streamed after the request's transaction has ended."""
     yield CSV_HEADER
     after: tuple[datetime, UUID] | None = None
     while True:
         with tenant_scope(tenant_id):
-            rows = _facts(tenant_id, start, end).order_by("occurred_at", "id")
+            rows = _with_tag(_facts(tenant_id, start, end), tag).order_by("occurred_at", "id")
             if after is not None:
                 rows = rows.filter(Q(occurred_at__gt=after[0]) | Q(occurred_at=after[0], id__gt=after[1]))
             page = list(rows[:CSV_CHUNK])
@@ -156,12 +229,10 @@ def _saving(rows: QuerySet[DraftSaving]) -> Saving:
     return Saving(avoided=sums["avoided"] or 0, verification=sums["verification"] or 0)
 
 
-def _key(by: Group, value: object) -> str:
+def _key(group: str, value: object) -> str:
     if value is None:
         return ""
-    if isinstance(value, UUID):
-        return encode_id(Prefix.API_KEY if by is Group.API_KEY else Prefix.COMPILE, value)
-    return str(value)
+    return encode_id(_IDS[Group(group)][1], value) if isinstance(value, UUID) else str(value)
 
 
 def _csv_row(row: UsageFact) -> tuple[str, ...]:
@@ -180,6 +251,9 @@ def _csv_row(row: UsageFact) -> tuple[str, ...]:
         row.price_version,
         "" if row.api_key_id is None else encode_id(Prefix.API_KEY, row.api_key_id),
         inert(row.source_key),
+        "" if row.deployment_id is None else encode_id(Prefix.DEPLOYMENT, row.deployment_id),
+        inert(row.subject),
+        inert(tag_line(row.tags)),
     )
 
 

@@ -4,9 +4,10 @@ from typing import Any
 
 from rest_framework import serializers as s
 
+from backend.domain.cost_tags import NAME_PATTERN, VALUE_PATTERN
 from backend.rest.strict import StrictSerializer
 from backend.usage.models import BudgetScope
-from backend.usage.reports import Group
+from backend.usage.reports import TAG, Group
 
 MOST_MICROUSD = 1_000_000_000_000_000  # a thousand million dollars: a slip of the hand, not a cap
 
@@ -44,5 +45,26 @@ class SpanQuery(StrictSerializer):
         }
 
 
-class UsageQuery(SpanQuery):
-    group_by = s.ChoiceField([group.value for group in Group], default=Group.DAY.value)
+class GroupField(s.RegexField):
+    """One of the groups, or `tag:NAME`."""
+
+    def __init__(self, **options: Any) -> None:
+        groups = "|".join(group.value for group in Group)
+        names = ", ".join(group.value for group in Group)
+        wrong = f"Group by one of {names}, or by a cost tag as in tag:team."
+        super().__init__(
+            rf"^(?:{groups}|{TAG}{NAME_PATTERN[1:-1]})\Z", help_text=wrong, error_messages={"invalid": wrong}, **options
+        )
+
+
+class TaggedSpanQuery(SpanQuery):
+    tag = s.RegexField(
+        rf"^{NAME_PATTERN[1:-1]}:(?:{VALUE_PATTERN[1:-1]})?\Z",
+        required=False,
+        help_text="Usage with this cost tag alone, as in team:search; of what has no such tag: team:",
+        error_messages={"invalid": "Write a tag as name:value, such as team:search."},
+    )
+
+
+class UsageQuery(TaggedSpanQuery):
+    group_by = GroupField(default=Group.DAY.value)

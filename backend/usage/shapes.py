@@ -5,9 +5,11 @@ from typing import Any
 from rest_framework import serializers as s
 
 from backend.domain.drafts.vocabulary import Saving
-from backend.domain.ids import Prefix
+from backend.domain.ids import Prefix, encode_id
+from backend.domain.money.forecast import Forecast
 from backend.domain.money.plans import CURRENCY
 from backend.rest.shapes import Constant, PublicId, Shape, Time
+from backend.usage.bill_groups import BillGroup, GroupKind, GroupPart
 from backend.usage.ledger import UsageTotal
 from backend.usage.models import Account
 from backend.usage.postings import account_headroom
@@ -84,6 +86,19 @@ class BillLineShape(Shape[BillLine]):
         return row.kind in COUNTED
 
 
+class ForecastShape(Shape[Forecast]):
+    object = Constant("forecast")
+    known = s.BooleanField(source="is_known", help_text="false: too early to say; `why` has the reason.")
+    so_far_microusd = s.IntegerField(help_text="Used in this period until now, before grants and credits.")
+    expected_microusd = s.IntegerField(allow_null=True, help_text="Used by its end, if its other days are like these.")
+    low_microusd = s.IntegerField(allow_null=True, help_text="Eight months in ten end between low and high.")
+    high_microusd = s.IntegerField(allow_null=True)
+    n_whole_days = s.IntegerField(help_text="Days that are over; the forecast is their mean.")
+    n_days = s.IntegerField(help_text="Days of the period, from the account's first one on.")
+    why = s.CharField()
+    currency = Currency()
+
+
 class SavingsShape(Shape[Saving]):
     avoided_microusd = s.IntegerField(source="avoided", help_text="Output that drafts stood in for, at its price.")
     verification_microusd = s.IntegerField(
@@ -106,3 +121,39 @@ class BillShape(Shape[Bill]):
     provider_microusd = s.IntegerField(help_text="Your teacher's provider bills about this; not in the total.")
     draft_savings = SavingsShape(source="saving")
     currency = Currency()
+
+
+class BillGroupPartShape(Shape[GroupPart]):
+    kind = s.ChoiceField([kind.value for kind in LineKind])
+    title = s.CharField()
+    amount_microusd = s.IntegerField(help_text="Negative where it was taken back.")
+    step = s.CharField()
+    sku = s.CharField()
+    quantity = s.IntegerField(allow_null=True)
+    unit = s.CharField()
+    reason = s.CharField()
+
+
+class BillGroupShape(Shape[BillGroup]):
+    kind = s.ChoiceField([kind.value for kind in GroupKind])
+    id = s.CharField(allow_null=True, help_text="The compile's or the deployment's; null: neither.")
+    name = s.CharField(help_text='As it was booked; "" where bills did not keep names yet.')
+    subtotal_microusd = s.IntegerField()
+    parts = s.ListField(child=BillGroupPartShape())
+
+    def get_id(self, row: BillGroup) -> str | None:
+        prefix = Prefix.COMPILE if row.kind is GroupKind.COMPILE else Prefix.DEPLOYMENT
+        return None if row.id is None else encode_id(prefix, row.id)
+
+
+class BillGroupsShape(Shape[Any]):  # {"bill": Bill, "groups": [BillGroup]}
+    object = Constant("bill_groups")
+    period_start = Time(source="bill.start")
+    period_end = Time(source="bill.end")
+    groups = s.ListField(child=BillGroupShape())
+    credit_applied_microusd = s.IntegerField(help_text="What credit paid: negative.")
+    total_microusd = s.IntegerField(source="bill.total_microusd", help_text="The groups' sum less paid credit.")
+    currency = Currency()
+
+    def get_credit_applied_microusd(self, row: Any) -> int:
+        return int(row["bill"].sum_of(LineKind.CREDIT_APPLIED))

@@ -11,4 +11,6 @@ urlpatterns = [
     path("v1/usage", api.UsageReportView.as_view()),
     path("v1/usage.csv", api.UsageCsvView.as_view()),
     path("v1/bills/current", api.CurrentBillView.as_view()),
+    path("v1/bills/groups", api.BillGroupsView.as_view()),
+    path("v1/bills/forecast", api.ForecastView.as_view()),
 ]

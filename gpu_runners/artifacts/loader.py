@@ -31,6 +31,9 @@ if TYPE_CHECKING:  # torch and transformers, which label tasks on BERT bases do 
 Opened = TypeVar("Opened")
 
 
+WARM_UP = "a"
+
+
 class Loader:
     """Models by the sha256 of their `.kolm`, at most `keep`, over at most `keep_bases` bases, each of which is loaded
     once. Least recently used out first, a base with all models on it. One thread at a time. `n_texts` is how many texts
@@ -67,6 +70,8 @@ class Loader:
                 f"The blob store gave other bytes for {sha256[:12]}….", code="blob_mismatch", retryable=True
             )
         model = self.load(data)
+        if isinstance(model, LabelModel | SpanModel):
+            model.predict([WARM_UP])  # the first pass touches every weight for the first time: it is part of the load
         self._models[sha256] = model
         self._models_on[next(reversed(self._models_on))].add(sha256)  # the base that was just used
         while len(self._models) > self._keep:

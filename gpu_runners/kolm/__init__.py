@@ -10,7 +10,19 @@ Requests are repeated where that is safe (POSTs carry idempotency keys), lists f
 an event stream that breaks is taken up where it broke. docs/client.md has all of it.
 """
 
-from .account import AccountState, Bill, BillLine, Budget, Invoice, Member, Plan, UsageRow
+from .account import (
+    AccountState,
+    Bill,
+    BillGroups,
+    BillingDetails,
+    BillLine,
+    Budget,
+    Forecast,
+    Invoice,
+    Member,
+    Plan,
+    UsageRow,
+)
 from .asynchronous.client import AsyncClient
 from .client import VERSION, Client
 from .deployments import Deployment
@@ -64,7 +76,9 @@ __all__ = [
     "AsyncClient",
     "BadSignature",
     "Bill",
+    "BillGroups",
     "BillLine",
+    "BillingDetails",
     "Budget",
     "Candidate",
     "Client",
@@ -76,6 +90,7 @@ __all__ = [
     "Event",
     "Failure",
     "Forbidden",
+    "Forecast",
     "HeldoutAnswer",
     "InvalidRequest",
     "Invoice",

@@ -1,6 +1,6 @@
 """The resources of an account: who may ask, what was used, what it costs, who is in the team."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -66,6 +66,42 @@ class Bill(Row):
     compile: str | None = None
     period_start: datetime | None = None
     period_end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillGroups(Row):
+    """A bill by what it was for; each group has kind, id, name, subtotal_microusd and its parts. The groups and
+    `credit_applied_microusd` sum to the total."""
+
+    groups: Sequence[Json]
+    total_microusd: int
+    credit_applied_microusd: int = 0
+    period_start: datetime | None = None
+    period_end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast(Row):
+    """Use at the end of this period, before credits. Where it is too early to say, `known` is False and `why` has the
+    reason."""
+
+    known: bool
+    so_far_microusd: int
+    expected_microusd: int | None = None
+    low_microusd: int | None = None
+    high_microusd: int | None = None
+    n_whole_days: int = 0
+    n_days: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillingDetails(Row):
+    """The customer that invoices are made out to."""
+
+    name: str
+    address: str = ""
+    vat_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,17 +174,23 @@ class ApiKeys(Resource):
         preset: str | None = None,
         live: bool | None = None,
         expires_at: Time = None,
+        tags: Mapping[str, str] | None = None,
     ) -> ApiKey:
         """Either `scopes` or a `preset` of them: command_line, ci, serving, read_only, everything. `secret` of the
-        answer is shown this once."""
+        answer is shown this once. What is used with the key is on the bill under its cost tags."""
         body: dict[str, Any] = {"name": name}
         body |= {} if scopes is None else {"scopes": list(scopes)}
         body |= {} if preset is None else {"preset": preset}
+        body |= {} if tags is None else {"tags": dict(tags)}
         if live is not None:
             body["live"] = live
         if expires_at is not None:
             body["expires_at"] = expires_at.isoformat() if isinstance(expires_at, datetime) else expires_at
         return build(ApiKey, self._post("/v1/api_keys", body))
+
+    def set_tags(self, id: str, tags: Mapping[str, str]) -> ApiKey:
+        """Replace the cost tags, for what is used with the key from now on."""
+        return build(ApiKey, self.transport.send("PATCH", f"/v1/api_keys/{id}", json={"tags": dict(tags)}).json())
 
     def revoke(self, id: str) -> ApiKey:
         return build(ApiKey, self._post(f"/v1/api_keys/{id}/revoke"))
@@ -186,18 +228,29 @@ class Account(Resource):
 
 
 class Usage(Resource):
-    def by(self, group_by: str = "day", *, start: Time = None, end: Time = None) -> Sequence[UsageRow]:
-        """`group_by`: day, step, sku, api_key or compile. `start` is in the report, `end` is not."""
-        return self._all(UsageRow, "/v1/usage", **{"group_by": group_by, "from": start, "to": end})
+    def by(
+        self, group_by: str = "day", *, start: Time = None, end: Time = None, tag: str | None = None
+    ) -> Sequence[UsageRow]:
+        """`group_by`: day, step, sku, api_key, compile, deployment or a cost tag (tag:team). `start` is in the report,
+        `end` is not. `tag`: usage with this tag alone, as in team:search."""
+        return self._all(UsageRow, "/v1/usage", **{"group_by": group_by, "from": start, "to": end, "tag": tag})
 
-    def csv(self, *, start: Time = None, end: Time = None) -> str:
+    def csv(self, *, start: Time = None, end: Time = None, tag: str | None = None) -> str:
         """Every usage fact as a line of CSV."""
-        return self.transport.send("GET", "/v1/usage.csv", query={"from": start, "to": end}).text
+        return self.transport.send("GET", "/v1/usage.csv", query={"from": start, "to": end, "tag": tag}).text
 
 
 class Bills(Resource):
     def current(self) -> Bill:
         return build(Bill, self._get("/v1/bills/current"))
+
+    def groups(self, month: str | None = None) -> BillGroups:
+        """The bill of this period, or of a month (2026-11), by compile and by deployment."""
+        path = "/v1/bills/groups" if month is None else f"/v1/bills/groups?month={month}"
+        return build(BillGroups, self._get(path))
+
+    def forecast(self) -> Forecast:
+        return build(Forecast, self._get("/v1/bills/forecast"))
 
     def of_compile(self, id: str) -> Bill:
         return build(Bill, self._get(f"/v1/compiles/{id}/bill"))
@@ -231,6 +284,18 @@ class Invoices(Resource):
 
     def get(self, id: str) -> Invoice:
         return build(Invoice, self._get(f"/v1/invoices/{id}"))
+
+    def pdf(self, id: str) -> bytes:
+        """The invoice as a file. The same bytes each time."""
+        return self.transport.send("GET", f"/v1/invoices/{id}/pdf").content
+
+    def details(self) -> BillingDetails:
+        """Get whom invoices are made out to."""
+        return build(BillingDetails, self._get("/v1/billing/details"))
+
+    def change_details(self, **changes: str) -> BillingDetails:
+        """`changes`: name, address, vat_id. Invoices that were made keep theirs."""
+        return build(BillingDetails, self.transport.send("PATCH", "/v1/billing/details", json=changes).json())
 
 
 class Plans(Resource):

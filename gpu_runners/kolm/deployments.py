@@ -36,6 +36,7 @@ class Deployment(Row):
     max_concurrent: int = 0
     shadow: Json | None = None
     drift: Json | None = None
+    tags: Json | None = None
     version: int = 1
     created_at: datetime | None = None
     updated_at: datetime | None = None
@@ -52,7 +53,7 @@ class Deployments(Resource):
         return build(Deployment, self._get(f"/v1/deployments/{id}"))
 
     def create(self, name: str, artifact: str, *, idempotency_key: str | None = None, **settings: Any) -> Deployment:
-        """`settings` are the API's: canary, idle_minutes, pinned, max_concurrent, shadow, drift."""
+        """`settings` are the API's: canary, idle_minutes, pinned, max_concurrent, shadow, drift, tags."""
         body = {"name": name, "artifact": artifact, **settings}
         return build(Deployment, self._post("/v1/deployments", body, idempotency_key=idempotency_key))
 

@@ -300,6 +300,7 @@ class ApiKey(Row):
     prefix: str
     last4: str
     scopes: Sequence[str] = ()
+    tags: Json | None = None
     created_at: datetime | None = None
     expires_at: datetime | None = None
     revoked_at: datetime | None = None

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from django.db.models import Sum
+from django.utils import timezone
 
 from backend.compiles.draft_savings import DraftSavings, savings_of_compile
 from backend.compiles.models import Candidate, Slice, TeacherCall
@@ -92,7 +93,7 @@ def _saving(run: CompileRun, slice_row: Slice, plan: OfferPlan, price: TeacherPr
         verification=0 if is_probe else asked,
         exploration=asked if is_probe else 0,
         audits=_sum_billed(run, f"audit:{slice_row.position}:"),
-        embedding=cost_microusd(embedder.count_tokens([text]), price_book().prices[SKU]) if looked else 0,
+        embedding=cost_microusd(embedder.count_tokens([text]), price_book(timezone.now()).prices[SKU]) if looked else 0,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.utils import timezone
 
 from backend.compiles.models import Slice
 from backend.compiles.uploads.inputs import load_captures, load_gold, split
@@ -49,7 +50,7 @@ def preview_slices(
     result = look_up(tenant_id, spec, slices, embedder.identity, vectors, seed=spec.sampling.seed)
     if result.scope is None:
         return [_nothing(slice_row, Arm.NO_DRAFTS) for slice_row in slices]
-    price = resolve_prices(spec.teacher, book=price_book(), operator=settings.KOLM_TEACHER_PRICES).main
+    price = resolve_prices(spec.teacher, book=price_book(timezone.now()), operator=settings.KOLM_TEACHER_PRICES).main
     standing = standing_of(tenant_id, spec, result.scope.id)
     texts = _texts_of(tenant_id, spec)
     off_label = drafts_off_label(spec, slices, result.near, texts.gold, embedder)
@@ -111,7 +112,7 @@ def _judge_price(spec: Spec) -> TeacherPrice | None:
     judge = judge_of(spec)
     if judge is None:
         return None
-    return resolve_judge_price(judge, book=price_book(), operator=settings.KOLM_TEACHER_PRICES)
+    return resolve_judge_price(judge, book=price_book(timezone.now()), operator=settings.KOLM_TEACHER_PRICES)
 
 
 def _preview_plan(

@@ -26,6 +26,7 @@ from backend.domain.spec.parsing import (
     label_names,
     read_stored_spec,
 )
+from backend.serving.deployments import subjects_of
 from backend.serving.gateway.shadowing import Question, abandon, question, record_comparison
 from backend.tenants.isolation import tenant_scope
 from backend.usage.accounts import check_open
@@ -151,7 +152,9 @@ def _save(asked: Question, facts: Sequence[Fact], agreement: int | None) -> None
     tenant_id = asked.row.tenant_id
     cost = sum(fact.amount_microusd + fact.provider_microusd for fact in facts)
     with tenant_scope(tenant_id):
-        record(tenant_id, facts, compile_id=None, step=STEP)  # first: whoever counts holds the account's lock
+        subject = subjects_of(tenant_id, [asked.row.deployment_id])[asked.row.deployment_id]
+        # first: whoever counts holds the account's lock
+        record(tenant_id, facts, compile_id=None, step=STEP, subject=subject)
         record_comparison(asked, agreement_ppm=agreement, cost_microusd=cost)
 
 

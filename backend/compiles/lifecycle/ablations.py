@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, Q
+from django.utils import timezone
 
 from backend.blobs import get_json, get_jsonl
 from backend.compiles.heldout import heldout_blobs
@@ -193,7 +194,7 @@ def _paid_by(source: Compile, spec: Spec) -> Paid:
         n_pairs=labeled.n_pairs,
         n_gold=labeled.n_gold_pairs,
         n_passes=1 if was_frozen else _passes(theirs)(labeled.n_pairs),
-        job=cost_of({WorkSku.ENCODER_JOB: 1}, price_book()),
+        job=cost_of({WorkSku.ENCODER_JOB: 1}, price_book(timezone.now())),
         passes=_passes(spec),
     )
 

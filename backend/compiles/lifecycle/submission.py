@@ -20,6 +20,7 @@ from backend.domain.canonical import sha256_of
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import STEPS, CompileStatus
+from backend.domain.money.pricing import price_book
 from backend.domain.planning.estimates import Estimate, check_budget, estimate
 from backend.domain.planning.gate_reach import check_reachable
 from backend.domain.spec.defaults import judge_of
@@ -27,6 +28,7 @@ from backend.domain.spec.gold import GoldSplit, more_heldout
 from backend.domain.spec.parsing import Example, Spec, canonical_spec, parse_spec
 from backend.domain.spec.reward import RewardVerifier
 from backend.usage import holds
+from backend.usage.subjects import Subject
 
 
 def check(tenant_id: UUID, document: object) -> tuple[Spec, Estimate]:
@@ -87,6 +89,7 @@ def estimate_now(
     """Estimate with the prices in force here and now: the operator's before the vendors'. The compile keeps them."""
     return estimate(
         spec,
+        book=price_book(timezone.now()),
         operator=settings.KOLM_TEACHER_PRICES,
         today=timezone.now().date(),
         shown_inputs=shown_inputs,
@@ -133,7 +136,9 @@ def queue(
     append_event(tenant_id, compile.id, "compile.status", {"status": CompileStatus.QUEUED.value})
     notify_status(compile, CompileStatus.QUEUED)
     leases.create_lease(tenant_id, compile.id)
-    holds.hold(tenant_id, compile.id, _to_hold(spec, expected, budget_microusd), api_key_id=api_key_id)
+    subject = Subject(name=spec.name, tags=spec.tags)
+    to_hold = _to_hold(spec, expected, budget_microusd)
+    holds.hold(tenant_id, compile.id, to_hold, api_key_id=api_key_id, subject=subject)
     return compile
 
 

@@ -17,6 +17,7 @@ from backend.artifacts.models import Artifact
 from backend.console.access import ConsoleRequest, page
 from backend.console.deployments.charts import agreement_chart, by_hour, first_token_chart, tokens_chart
 from backend.console.rows_and_forms import microusd, own_row
+from backend.domain.cost_tags import read_tags, tag_line
 from backend.domain.errors import CustomerError, InvalidInput
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Permission
@@ -82,13 +83,15 @@ def act(request: ConsoleRequest, deployment: str, verb: str) -> HttpResponse:
 @require_POST
 @page(Permission.RELEASE)
 def change(request: ConsoleRequest, deployment: str) -> HttpResponse:
-    """The canary, or what belongs to the shadow and to drift, as the form says."""
+    """The canary, the cost tags, or what belongs to the shadow and to drift, as the form says."""
     session, form = request.team_session, request.POST
     row = acts.lock_deployment(session.tenant_id, deployment)
     if form.get("part") == "canary":
         artifact = form.get("artifact", "")
         share = _share(form.get("share", "0"), field="The canary’s share")
         fields: dict[str, Any] = {"canary": Canary(artifact=artifact, share_ppm=share) if artifact else None}
+    elif form.get("part") == "tags":
+        fields = {"tags": read_tags(form.get("tags", ""))}
     else:
         share = _share(form.get("share", "0"), field="The shadow’s share")
         fields = {
@@ -145,6 +148,7 @@ def _one(request: ConsoleRequest, row: Deployment) -> dict[str, Any]:
         "n_requests": n_requests,
         "charts": [tokens_chart(hours), first_token_chart(hours)] if n_requests else [],
         "agreement": agreement_chart(hours, shape["drift"]["floor_ppm"]) if _is_compared(hours) else None,
+        "tags": tag_line(row.tags),
         "path": f"/v1/deployments/{shape['id']}",
         "base_url": settings.KOLM_PUBLIC_URL,
         "may_release": request.team_session.may(Permission.RELEASE),

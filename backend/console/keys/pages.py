@@ -15,6 +15,7 @@ from django.views.decorators.http import require_GET, require_POST
 from backend.console.access import ConsoleRequest, page, recently_authenticated
 from backend.console.keys.scopes import CHOSEN, preset_choices, scope_groups, scopes_of_form
 from backend.console.rows_and_forms import page_of
+from backend.domain.cost_tags import read_tags, tag_line
 from backend.domain.errors import InvalidInput, PaymentRequired
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.roles import Permission
@@ -48,6 +49,7 @@ def create(request: ConsoleRequest) -> HttpResponse:
             scopes=scopes_of_form(session, form.get("preset", CHOSEN), form.getlist("scopes")),
             is_live=form.get("kind", "live") == "live",
             expires_at=_expiry(form.get("expires", USUAL_LIFETIME)),
+            tags=read_tags(form.get("tags", "")),
             actor=session.actor,
         )
     except (InvalidInput, PaymentRequired) as error:
@@ -58,6 +60,16 @@ def create(request: ConsoleRequest) -> HttpResponse:
     response = render(request, "console/keys/list.html", context)
     response["Cache-Control"] = "no-store"
     return response
+
+
+@require_POST
+@page(Permission.KEYS)
+def tags(request: ConsoleRequest, key: str) -> HttpResponse:
+    """Other cost tags, for what is used with the key from now on."""
+    session, wanted = request.team_session, read_tags(request.POST.get("tags", ""))
+    row = issuing.set_tags(session.tenant_id, decode_id(Prefix.API_KEY, key), wanted, actor=session.actor)
+    messages.success(request, f"What is used with {row.name} from now on is on the bill under its new tags.")
+    return redirect("console:api_keys")
 
 
 @require_POST
@@ -87,6 +99,7 @@ def _context(request: ConsoleRequest, *, checked: Sequence[str] = ()) -> dict[st
                 "key": row,
                 "state": _state(row, now),
                 "budget": budgets.get(row.id),
+                "tags": tag_line(row.tags),
             }
             for row in shown_page.object_list
         ],

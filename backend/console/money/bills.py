@@ -1,30 +1,45 @@
-"""Usage and bills: the month's bill line by line, what it was used on, the facts as a file, and one invoice. The
-figures are those of `backend.usage.reports`, the same as the API's and the invoice's."""
+"""Usage and bills: the month's bill by compile and deployment, what it was used on, its forecast, the facts as a file.
+The figures are those of `backend.usage`, the same as the API's and the invoice's."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from backend.billing.models import Invoice, InvoiceLine
+from backend.billing.models import Invoice
 from backend.compiles.models import Compile
 from backend.console.access import ConsoleRequest, page
 from backend.console.charts import bars, columns
-from backend.console.money.periods import month, months_since
-from backend.console.rows_and_forms import own_row
+from backend.console.money.groups import grouped_bill
+from backend.console.money.periods import Month, month, months_since
 from backend.console.templatetags.kolm import usd, usd_short
+from backend.domain.cost_tags import NAME_PATTERN, tag_problems
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.money.ledger import ACCRUED
 from backend.domain.money.plans import plan
 from backend.domain.roles import Permission
+from backend.serving.models import Deployment
 from backend.tenants.models import ApiKey
 from backend.usage.accounts import account_of
 from backend.usage.api import csv_response
 from backend.usage.models import Account
-from backend.usage.reports import Bill, Group, LineKind, UsageRow, period_bill, usage_by
+from backend.usage.reports import (
+    TAG,
+    Bill,
+    Group,
+    LineKind,
+    TagFilter,
+    UsageRow,
+    month_forecast,
+    period_bill,
+    tag_names,
+    usage_by,
+)
 
 SHOWN_ROWS = 50  # of the drill-down; the file has all
 SHOWN_BARS = 10
@@ -33,10 +48,16 @@ GROUPS = {
     Group.STEP: "Step",
     Group.SKU: "Price",
     Group.COMPILE: "Compile",
+    Group.DEPLOYMENT: "Deployment",
     Group.API_KEY: "API key",
     Group.DAY: "Day",
 }
-OF_NONE = {Group.COMPILE: "outside of compiles", Group.API_KEY: "by people and kolm itself"}
+OF_NONE = {
+    Group.COMPILE: "outside of compiles",
+    Group.DEPLOYMENT: "outside of deployments",
+    Group.API_KEY: "by people and kolm itself",
+}
+SHOWN_TAGS = 10  # as groups beside the others; any other is reached by its address
 
 
 @require_GET
@@ -45,11 +66,12 @@ def bills(request: ConsoleRequest) -> HttpResponse:
     tenant_id = request.team_session.tenant_id
     account = account_of(tenant_id)
     shown = month(request.GET.get("month"))
-    group = _group(request.GET.get("by"))
+    group, tag = _group(request.GET.get("by")), _tag(request.GET.get("tag"))
     bill = period_bill(tenant_id, shown.start, shown.end)
     days = usage_by(tenant_id, Group.DAY, shown.start, shown.end)
     by_day = [(row.key[5:], [row.charged_microusd, row.waste_microusd]) for row in days]
-    rows = days if group is Group.DAY else usage_by(tenant_id, group, shown.start, shown.end)
+    rows = usage_by(tenant_id, group, shown.start, shown.end, tag=tag)
+    is_present = shown.start <= account.period_start < shown.end
     context = {
         "account": account,
         "plan": plan(account.plan),
@@ -57,14 +79,18 @@ def bills(request: ConsoleRequest) -> HttpResponse:
         "committed_microusd": account.spent_microusd + account.held_microusd,
         "month": shown,
         "months": months_since(account.created_at),
-        "is_present": shown.start <= account.period_start < shown.end,
+        "is_present": is_present,
+        "forecast": month_forecast(tenant_id) if is_present else None,
         "bill": bill,
+        "grouped": grouped_bill(tenant_id, shown, bill),
         **_sections(bill),
         "days": columns(by_day, _NAMES, title="Spend by day", write=usd_short),
         "has_usage": bool(days),
         **_drill_down(tenant_id, group, rows),
+        **_tags(tenant_id, shown, group, tag),
         "invoices": _invoices(tenant_id),
-        "usage_path": f"/v1/usage?group_by={group.value}&from={shown.start:%Y-%m-%d}&to={shown.end:%Y-%m-%d}",
+        "usage_path": f"/v1/usage?group_by={group}&from={shown.start:%Y-%m-%d}&to={shown.end:%Y-%m-%d}"
+        + (f"&tag={quote(f'{tag.name}:{tag.value}')}" if tag else ""),
         "may_write": request.team_session.may(Permission.BILLS_WRITE),
     }
     return render(request, "console/bills/bills.html", context)
@@ -74,31 +100,44 @@ def bills(request: ConsoleRequest) -> HttpResponse:
 @page(Permission.BILLS_READ, atomic=False)
 def usage_csv(request: ConsoleRequest) -> StreamingHttpResponse:
     """Every fact of a month, streamed: reports opens a transaction for each chunk. Not atomic for that reason."""
-    shown = month(request.GET.get("month"))
-    return csv_response(request, request.team_session.tenant_id, shown.start, shown.end)
+    shown, tag = month(request.GET.get("month")), _tag(request.GET.get("tag"))
+    return csv_response(request, request.team_session.tenant_id, shown.start, shown.end, tag=tag)
 
 
-@require_GET
-@page(Permission.BILLS_READ)
-def invoice(request: ConsoleRequest, invoice: str) -> HttpResponse:
-    """One invoice, for reading and for printing."""
-    row = own_row(Invoice, request.team_session.tenant_id, Prefix.INVOICE, invoice)
-    context = {
-        "row": row,
-        "public_id": invoice,
-        "plan": plan(row.plan),
-        "lines": InvoiceLine.objects.of_tenant(row.tenant_id).filter(invoice_id=row.id).order_by("position"),
-        "month": f"{row.period_start:%Y-%m}",
-        "path": f"/v1/invoices/{invoice}",
-    }
-    return render(request, "console/bills/invoice.html", context)
-
-
+_NAMED: dict[Group, tuple[Prefix, type[Any]]] = {
+    Group.COMPILE: (Prefix.COMPILE, Compile),
+    Group.DEPLOYMENT: (Prefix.DEPLOYMENT, Deployment),
+    Group.API_KEY: (Prefix.API_KEY, ApiKey),
+}
 _NAMES = ["Charged", "Paid by kolm"]
 
 
-def _group(text: str | None) -> Group:
+def _group(text: str | None) -> str:
+    """One of the groups, or a tag's; by step where it is none."""
+    name = (text or "").removeprefix(TAG)
+    if text != name and re.fullmatch(NAME_PATTERN[1:-1], name):
+        return f"{TAG}{name}"
     return Group(text) if text in set(Group) else Group.STEP
+
+
+def _tag(text: str | None) -> TagFilter | None:
+    """The filter of `team:search`; nothing where it is none."""
+    tag = TagFilter.read(text)
+    return tag if tag is not None and not any(tag_problems({tag.name: tag.value or "none"}, "")) else None
+
+
+def _tags(tenant_id: UUID, shown: Month, group: str, tag: TagFilter | None) -> dict[str, Any]:
+    names = tag_names(tenant_id, shown.start, shown.end)
+    grouped = group.removeprefix(TAG) if group.startswith(TAG) else ""
+    first = names[:SHOWN_TAGS]
+    if grouped and grouped not in first:
+        first = [*first, grouped]
+    return {
+        "tag_groups": [(f"{TAG}{name}", name) for name in first],
+        "grouped_tag": grouped,
+        "tag": tag,
+        "tag_query": quote(f"{tag.name}:{tag.value}") if tag else "",
+    }
 
 
 def _room(account: Account) -> int | None:
@@ -123,32 +162,32 @@ def _sections(bill: Bill) -> dict[str, Any]:
     }
 
 
-def _drill_down(tenant_id: UUID, group: Group, rows: Sequence[UsageRow]) -> dict[str, Any]:
-    shown = rows if group is Group.DAY else rows[:SHOWN_ROWS]
+def _drill_down(tenant_id: UUID, group: str, rows: Sequence[UsageRow]) -> dict[str, Any]:
+    shown = rows if group == Group.DAY else rows[:SHOWN_ROWS]
+    none = f"without {group.removeprefix(TAG)}" if group.startswith(TAG) else OF_NONE.get(Group(group), "–")
+    title = group.removeprefix(TAG) if group.startswith(TAG) else GROUPS[Group(group)]
     names = _names(tenant_id, group, [row.key for row in shown if row.key])
-    labelled = [(row, names.get(row.key) or row.key or OF_NONE.get(group, "–")) for row in shown]
+    labelled = [(row, names.get(row.key) or row.key or none) for row in shown]
     charged = [(label, row.charged_microusd) for row, label in labelled if row.charged_microusd][:SHOWN_BARS]
     return {
         "group": group,
-        "groups": [(each.value, title) for each, title in GROUPS.items()],
+        "groups": [(each.value, words) for each, words in GROUPS.items()],
         "rows": labelled,
         "n_more": len(rows) - len(shown),
         "bars": None
-        if group is Group.DAY or not charged
-        else bars(charged, title=f"Charged by {GROUPS[group].lower()}", write=usd, head="US dollars"),
+        if group == Group.DAY or not charged
+        else bars(charged, title=f"Charged by {title.lower()}", write=usd, head="US dollars"),
+        "group_title": title,
     }
 
 
-def _names(tenant_id: UUID, group: Group, keys: Sequence[str]) -> dict[str, str]:
+def _names(tenant_id: UUID, group: str, keys: Sequence[str]) -> dict[str, str]:
     """Return what people call the compiles or API keys behind these public ids."""
-    if group is Group.COMPILE:
-        ids = {decode_id(Prefix.COMPILE, key): key for key in keys}
-        rows = Compile.objects.of_tenant(tenant_id).filter(id__in=ids)
-    elif group is Group.API_KEY:
-        ids = {decode_id(Prefix.API_KEY, key): key for key in keys}
-        rows = ApiKey.objects.of_tenant(tenant_id).filter(id__in=ids)
-    else:
+    if group not in _NAMED:
         return {}
+    prefix, model = _NAMED[Group(group)]
+    ids = {decode_id(prefix, key): key for key in keys}
+    rows = model.objects.of_tenant(tenant_id).filter(id__in=ids)
     return {ids[id]: name for id, name in rows.values_list("id", "name")}
 
 

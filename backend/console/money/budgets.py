@@ -28,7 +28,7 @@ def budgets(request: ConsoleRequest) -> HttpResponse:
     rows = [_current(row, account) for row in Budget.objects.of_tenant(tenant_id).order_by("created_at", "id")]
     keys = ApiKey.objects.of_tenant(tenant_id).filter(revoked_at=None).order_by("name", "id")
     names = {key.id: key.name for key in keys}
-    notified = _notified_thresholds(tenant_id, account)
+    notified, last = _notified_thresholds(tenant_id, account), BudgetNotice.objects.of_tenant(tenant_id)
     context = {
         "account": account,
         "plan": plan(account.plan),
@@ -38,6 +38,8 @@ def budgets(request: ConsoleRequest) -> HttpResponse:
         "example": {"scope": "tenant", "cap_microusd": 25_000_000},
         "wanted_key": request.GET.get("api_key", ""),
         "thresholds": book.THRESHOLDS,
+        "recipients": book.recipients(tenant_id),
+        "last_notice": last.order_by("-created_at", "-id").first(),
         "may_write": request.team_session.may(Permission.BILLS_WRITE),
     }
     return render(request, "console/bills/budgets.html", context)

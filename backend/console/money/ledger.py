@@ -1,5 +1,5 @@
-"""The ledger of a month, transaction by transaction with its lines: what a bill can be checked with, to the
-micro-dollar."""
+"""The ledger of a month, booking by booking in plain words, and behind each its lines: what a bill can be checked with,
+to the micro-dollar."""
 
 from typing import Any
 from uuid import UUID
@@ -13,10 +13,24 @@ from backend.console.access import ConsoleRequest, page
 from backend.console.money.periods import Month, month, months_since
 from backend.console.rows_and_forms import page_of
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.money.ledger import Kind
+from backend.domain.money.ledger import CREDIT, HELD, RECEIVABLE, Kind, Line, sum_usage
 from backend.domain.roles import Permission
 from backend.usage.accounts import account_of
-from backend.usage.models import LedgerLine, LedgerTx
+from backend.usage.models import LedgerLine, LedgerTx, UsageFact
+
+TITLES = {
+    Kind.GRANT: "Credit given",
+    Kind.HOLD: "Set aside, before the work begins",
+    Kind.CAPTURE: "Used, from what was set aside",
+    Kind.RELEASE: "Set aside before and given back",
+    Kind.CHARGE: "Used",
+    Kind.CREDIT_OUR_FAULT: "Credit for a failure of ours",
+    Kind.INVOICE: "Invoiced",
+    Kind.PAYMENT: "Paid",
+    Kind.REFUND: "Refunded",
+    Kind.EXPIRE: "Credit expired",
+    Kind.REVERSE: "Correction: a booking taken back",
+}
 
 
 @require_GET
@@ -34,10 +48,10 @@ def ledger(request: ConsoleRequest) -> HttpResponse:
     context = {
         "month": shown,
         "months": months_since(account_of(tenant_id).created_at),
-        "kinds": [each.value for each in Kind],
+        "kinds": [(each.value, TITLES[each]) for each in Kind],
         "kind": kind,
         "page_obj": shown_page,
-        "rows": [_row(tx) for tx in shown_page.object_list],
+        "rows": _rows(tenant_id, list(shown_page.object_list)),
         "sums": sums,
         "total_microusd": sum(amount for _, amount in sums),
     }
@@ -55,10 +69,30 @@ def _sums(tenant_id: UUID, shown: Month) -> list[tuple[str, int]]:
     return [(row["account"], row["n"]) for row in rows.annotate(n=Sum("amount_microusd")).order_by("account")]
 
 
-def _row(tx: LedgerTx) -> dict[str, Any]:
+def _rows(tenant_id: UUID, txs: list[LedgerTx]) -> list[dict[str, Any]]:
+    facts = UsageFact.objects.of_tenant(tenant_id).filter(tx_id__in=[tx.id for tx in txs]).exclude(subject="")
+    subjects = dict(facts.values_list("tx_id", "subject"))
+    return [_row(tx, subjects.get(tx.id, "")) for tx in txs]
+
+
+def _row(tx: LedgerTx, subject: str) -> dict[str, Any]:
     lines = sorted(tx.lines.all(), key=lambda line: (-line.amount_microusd, line.account))
     return {
         "tx": tx,
+        "title": TITLES[Kind(tx.kind)],
+        "subject": subject,
+        "amount": _amount(tx, [Line(account=line.account, amount_microusd=line.amount_microusd) for line in lines]),
         "compile_id": "" if tx.compile_id is None else encode_id(Prefix.COMPILE, tx.compile_id),
         "lines": [(line.account, line.amount_microusd) for line in lines],
     }
+
+
+def _amount(tx: LedgerTx, lines: list[Line]) -> int:
+    """Return what a booking is about, in micro-USD: what it used (or took back), set aside, gave, invoiced."""
+    if tx.is_use:
+        return sum_usage(lines)
+    for account in (HELD, RECEIVABLE):
+        moved = sum(line.amount_microusd for line in lines if line.account == account)
+        if moved:
+            return moved
+    return -sum(line.amount_microusd for line in lines if line.account.startswith(CREDIT))

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET, require_POST
 from backend.billing import checkout as shop
 from backend.billing.models import Subscription, SubscriptionStatus
 from backend.console.access import ConsoleRequest, page
-from backend.domain.money.plans import PLANS, plan
+from backend.domain.money.plans import plan, plans
 from backend.domain.roles import Permission
 from backend.usage.accounts import account_of
 
@@ -25,7 +25,7 @@ def plan_page(request: ConsoleRequest) -> HttpResponse:
     came_back = request.GET.get("checkout", "")
     context = {
         "current": plan(account_of(tenant_id).plan),
-        "plans": PLANS,
+        "plans": plans(),
         "subscription": subscription,
         "has_subscription": subscription is not None,
         "can_pay": bool(settings.KOLM_STRIPE_KEY),

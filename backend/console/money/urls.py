@@ -2,14 +2,17 @@
 
 from django.urls import URLPattern, path
 
-from backend.console.money import bills, budgets, ledger, plan
+from backend.console.money import bills, budgets, invoices, ledger, plan
 
 urlpatterns: list[URLPattern] = [
     path("bills", bills.bills, name="bills"),
     path("bills/", plan.came_back, name="bills_back"),
     path("bills/usage.csv", bills.usage_csv, name="usage_csv"),
     path("bills/ledger", ledger.ledger, name="bill_ledger"),
-    path("bills/invoices/<str:invoice>", bills.invoice, name="invoice"),
+    path("bills/invoices/<str:invoice>", invoices.invoice, name="invoice"),
+    path("bills/invoices/<str:invoice>/pdf", invoices.invoice_pdf, name="invoice_pdf"),
+    path("bills/details", invoices.billing_details, name="billing_details"),
+    path("bills/details/change", invoices.change_billing_details, name="billing_details_change"),
     path("budgets", budgets.budgets, name="budgets"),
     path("budgets/create", budgets.create, name="budget_create"),
     path("budgets/cap", budgets.cap, name="cap_change"),

@@ -25,7 +25,7 @@ from backend.domain.roles import Permission
 from backend.tenants.models import ApiKey, Member
 from backend.usage.accounts import account_of
 from backend.usage.models import Account, Budget, DraftSaving
-from backend.usage.reports import usage_by
+from backend.usage.reports import month_forecast, usage_by
 from backend.webhooks.models import EndpointStatus, WebhookEndpoint
 
 OPEN = tuple(status for status in CompileStatus if status not in TERMINAL)
@@ -125,7 +125,8 @@ def _money(tenant_id: UUID) -> dict[str, Any]:
     sums = savings.aggregate(
         avoided=Sum("avoided_microusd"), verification=Sum("verification_microusd"), net=Sum("net_microusd")
     )
-    return {"account": account, "limit": _limit(account, budget), "savings": sums} | _spend_by_day(tenant_id)
+    money = {"account": account, "limit": _limit(account, budget), "savings": sums}
+    return money | {"forecast": month_forecast(tenant_id)} | _spend_by_day(tenant_id)
 
 
 def _limit(account: Account, budget: Budget | None) -> dict[str, Any] | None:

@@ -1,24 +1,32 @@
-"""The plans: what each costs a month, how high its spend cap may be, and how much of each thing it allows.
+"""The plans: what a tenant on each may do. Their prices and limits stand in a dated table (`price_catalog`), which the
+operator may replace.
 
 The table is the truth about prices. A payment makes a plan active only when Stripe's price id, the amount and the
 currency all agree with it (`backend.billing.activation`). Usage is priced by `backend.domain.money.pricing`, alike on
 every plan; a plan only says how much a tenant may hold at once.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from datetime import datetime
 from enum import StrEnum
 
 from backend.domain.errors import InvalidInput, PaymentRequired
+from backend.domain.money.plan_tables import CURRENCY, MICROUSD_PER_USD, Plan, PlanName
+from backend.domain.money.price_catalog import catalog
 
-MICROUSD_PER_USD = 1_000_000
-CURRENCY = "usd"
-
-
-class PlanName(StrEnum):
-    FREE = "free"
-    PRO = "pro"
-    TEAM = "team"
-    ENTERPRISE = "enterprise"
+__all__ = [
+    "CURRENCY",
+    "MICROUSD_PER_USD",
+    "Entitlement",
+    "Plan",
+    "PlanName",
+    "check_cap",
+    "check_entitlement",
+    "most_monthly_cents",
+    "plan",
+    "plan_then",
+    "plans",
+]
 
 
 class Entitlement(StrEnum):
@@ -31,104 +39,6 @@ class Entitlement(StrEnum):
     SSO = "sso"
     AUDIT_LOG = "audit_log"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """One row of the table. A limit of None is no limit; `monthly_cents` of None is agreed by contract and invoiced.
-
-    `runner_weight`: where teams compete for the runners, one of weight 4 gets four times the seconds of one of weight 1
-    (`jobs.fair_turns`). `cap_default_microusd` is the monthly spend cap that a tenant begins with, `cap_max_microusd`
-    the highest that it may set for itself: on the free plan the two are one, a hard cap.
-    """
-
-    name: PlanName
-    title: str
-    monthly_cents: int | None
-    cap_default_microusd: int | None
-    cap_max_microusd: int | None
-    concurrent_compiles: int | None
-    seats: int | None
-    api_keys: int | None
-    webhook_endpoints: int | None
-    runner_weight: int
-    retention_days: int
-    sso: bool
-    audit_log: bool
-
-    @property
-    def cap_is_hard(self) -> bool:
-        """Return whether the tenant cannot raise its own cap."""
-        return self.cap_max_microusd is not None
-
-    @property
-    def is_sold(self) -> bool:
-        """Return whether it is bought by card; the free plan is nobody's purchase, enterprise is a contract."""
-        return bool(self.monthly_cents)
-
-
-PLANS: tuple[Plan, ...] = (
-    Plan(
-        name=PlanName.FREE,
-        title="Free",
-        monthly_cents=0,
-        cap_default_microusd=25 * MICROUSD_PER_USD,
-        cap_max_microusd=25 * MICROUSD_PER_USD,
-        concurrent_compiles=2,
-        seats=2,
-        api_keys=5,
-        webhook_endpoints=2,
-        runner_weight=1,
-        retention_days=30,
-        sso=False,
-        audit_log=False,
-    ),
-    Plan(
-        name=PlanName.PRO,
-        title="Pro",
-        monthly_cents=4_900,
-        cap_default_microusd=250 * MICROUSD_PER_USD,
-        cap_max_microusd=None,
-        concurrent_compiles=10,
-        seats=10,
-        api_keys=50,
-        webhook_endpoints=10,
-        runner_weight=2,
-        retention_days=90,
-        sso=False,
-        audit_log=False,
-    ),
-    Plan(
-        name=PlanName.TEAM,
-        title="Team",
-        monthly_cents=29_900,
-        cap_default_microusd=2_500 * MICROUSD_PER_USD,
-        cap_max_microusd=None,
-        concurrent_compiles=50,
-        seats=50,
-        api_keys=250,
-        webhook_endpoints=50,
-        runner_weight=4,
-        retention_days=365,
-        sso=True,
-        audit_log=True,
-    ),
-    Plan(
-        name=PlanName.ENTERPRISE,
-        title="Enterprise",
-        monthly_cents=None,
-        cap_default_microusd=None,
-        cap_max_microusd=None,
-        concurrent_compiles=None,
-        seats=None,
-        api_keys=None,
-        webhook_endpoints=None,
-        runner_weight=8,
-        retention_days=3_650,
-        sso=True,
-        audit_log=True,
-    ),
-)
-_BY_NAME = {row.name: row for row in PLANS}
 
 # What a tenant at its limit does, beside taking a larger plan.
 _RELIEF = {
@@ -146,8 +56,29 @@ def plan(name: str) -> Plan:
     >>> plan("free").cap_max_microusd
     25000000
     """
+    return _find(name, catalog().plan_tables[-1].plans)
+
+
+def plans() -> tuple[Plan, ...]:
+    """All plans, smallest first."""
+    return tuple(catalog().plan_tables[-1].plans.values())
+
+
+def plan_then(name: str, at: datetime) -> Plan:
+    """The plan of that name as its table was at an aware time; before the first one, as in that. Raises
+    InvalidInput."""
+    tables = catalog().plan_tables
+    return _find(name, next((table for table in reversed(tables) if table.effective_at <= at), tables[0]).plans)
+
+
+def most_monthly_cents(name: str) -> int:
+    """The highest price that a plan ever had."""
+    return max(_find(name, table.plans).monthly_cents or 0 for table in catalog().plan_tables)
+
+
+def _find(name: str, table: Mapping[PlanName, Plan]) -> Plan:
     try:
-        return _BY_NAME[PlanName(name)]
+        return table[PlanName(name)]
     except ValueError:
         known = ", ".join(PlanName)
         raise InvalidInput(f"There is no plan {name[:40]!r}; there are {known}.", code="unknown_plan") from None
@@ -192,7 +123,7 @@ def check_cap(of: Plan | str, cap_microusd: int | None) -> None:
 def _first_with_more(row: Plan, what: Entitlement) -> Plan | None:
     """The smallest plan that allows more of it."""
     mine = getattr(row, what.value)
-    for other in PLANS:
+    for other in plans():
         theirs = getattr(other, what.value)
         if theirs is None or theirs > mine:
             return other

@@ -1,4 +1,5 @@
-"""The price of things: a dated, immutable price book. What a whole compile will cost is in `estimates`.
+"""The price of things, from the dated, immutable price books of `price_catalog`. What a whole compile will cost is in
+`estimates`.
 
 Prices are exact decimals of US dollars per unit; an amount becomes a whole number of micro-USD once, when it is
 booked, rounded half to even. The book knows this installation's own work and its own demonstration teacher. It holds no
@@ -6,132 +7,52 @@ vendor's prices: those have dates and sources of their own (`vendor_prices`), an
 in `teacher_prices`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
-from types import MappingProxyType
 
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import InvalidSpec, Problem
+from backend.domain.money.price_books import MICRO, Price, PriceBook
+from backend.domain.money.price_catalog import catalog
 from backend.domain.spec.teacher import DeclaredPrice
 
-MICRO = Decimal(1_000_000)
+__all__ = [
+    "LINE_TO_PASTE",
+    "MICRO",
+    "CostPart",
+    "Listing",
+    "Price",
+    "PriceBook",
+    "TeacherPrice",
+    "cost_microusd",
+    "kept_book",
+    "model_price",
+    "price_book",
+    "price_books",
+    "teacher_price",
+]
+
 # INPUT and OUTPUT are no numbers: pasted as it is, the line is refused and not billed
 LINE_TO_PASTE = "price: {input_usd_per_mtok: INPUT, output_usd_per_mtok: OUTPUT}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """US dollars for one unit of one sku."""
-
-    sku: str
-    unit: str
-    usd_per_unit: Decimal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriceBook:
-    """The prices in force from `effective_at` until the next book. `sha256` is what a receipt quotes."""
-
-    version: str
-    effective_at: datetime
-    prices: Mapping[str, Price]
-
-    def to_json(self) -> dict[str, object]:
-        """Prices as decimal strings, so that the canonical form is exact."""
-        return {
-            "version": self.version,
-            "effective_at": self.effective_at.isoformat().replace("+00:00", "Z"),
-            "prices": {
-                sku: {"unit": p.unit, "usd_per_unit": format(p.usd_per_unit, "f")} for sku, p in self.prices.items()
-            },
-        }
-
-    @property
-    def sha256(self) -> str:
-        return sha256_of(self.to_json())
-
-
-def _book(
-    version: str,
-    effective_at: datetime,
-    per_mtok: Mapping[str, str],
-    per_second: Mapping[str, str],
-    per_unit: Mapping[str, tuple[str, str]] = MappingProxyType({}),
-) -> PriceBook:
-    prices = [Price(sku=sku, unit="token", usd_per_unit=Decimal(usd) / MICRO) for sku, usd in per_mtok.items()]
-    prices += [Price(sku=sku, unit="second", usd_per_unit=Decimal(usd)) for sku, usd in per_second.items()]
-    prices += [Price(sku=sku, unit=unit, usd_per_unit=Decimal(usd)) for sku, (unit, usd) in per_unit.items()]
-    return PriceBook(version=version, effective_at=effective_at, prices=MappingProxyType({p.sku: p for p in prices}))
-
-
-# Newest last; a book that has been in force is never edited, a change is a new entry.
-BOOKS: tuple[PriceBook, ...] = (
-    _book(
-        "2026-11-01",
-        datetime(2026, 11, 1, tzinfo=UTC),
-        per_mtok={
-            "teacher.kolm-grammar-1.input_token": "0.10",
-            "teacher.kolm-grammar-1.output_token": "0.40",
-            "embedding.token": "0.01",
-        },
-        per_second={"runner.second": "0.000150"},
-    ),
-    # Serving by the token. The figures are our choice: about what a 0.5B model costs on a shared GPU; docs/serving.md.
-    _book(
-        "2026-11-22",
-        datetime(2026, 11, 22, 5, tzinfo=UTC),
-        per_mtok={
-            "teacher.kolm-grammar-1.input_token": "0.10",
-            "teacher.kolm-grammar-1.output_token": "0.40",
-            "embedding.token": "0.01",
-            "serving.prompt_token": "0.05",
-            "serving.cached_token": "0.0125",
-            "serving.completion_token": "0.20",
-        },
-        per_second={"runner.second": "0.000150"},
-    ),
-    # Runners by their work (`runner_work`). A second of the machines that docs/prices.md names costs what it did; the
-    # second's own price is for jobs that count nothing, for answers of artifacts, and for the K-score.
-    _book(
-        "2026-11-26",
-        datetime(2026, 11, 26, 18, tzinfo=UTC),
-        per_mtok={
-            "teacher.kolm-grammar-1.input_token": "0.10",
-            "teacher.kolm-grammar-1.output_token": "0.40",
-            "embedding.token": "0.01",
-            "serving.prompt_token": "0.05",
-            "serving.cached_token": "0.0125",
-            "serving.completion_token": "0.20",
-            "runner.encoder_train_token": "0.15",
-            "runner.encoder_read_token": "0.11",
-        },
-        per_second={"runner.second": "0.000150"},
-        per_unit={
-            "runner.encoder_job": ("job", "0.000900"),
-            "runner.causal_job": ("job at 0.5 B", "0.004500"),
-            "runner.causal_train_token": ("token at 0.5 B", "0.0000000075"),
-            "runner.causal_read_token": ("token at 0.5 B", "0.0000000075"),
-            "runner.causal_write_token": ("token at 0.5 B", "0.00000015"),
-            "runner.causal_draft_token": ("token at 0.5 B", "0.00000375"),
-            "runner.select_job": ("job", "0.000300"),
-            "runner.select_row": ("row", "0.00000025"),
-        },
-    ),
-)
+def price_books() -> tuple[PriceBook, ...]:
+    """The books that are or will be in force, the newest last."""
+    return catalog().books
 
 
 def kept_book(version: str) -> PriceBook:
     """The book that a compile began with, by the version in its estimate; the newest where no book has that version."""
-    return next((book for book in BOOKS if book.version == version), BOOKS[-1])
+    return catalog().known_books.get(version) or price_books()[-1]
 
 
 def price_book(at: datetime | None = None) -> PriceBook:
-    """The book in force at an aware time, or the newest. Raises LookupError before the first one."""
+    """The book in force at an aware time, or the newest. What is booked names its time: a book may be dated ahead.
+    Raises LookupError before the first one."""
     if at is None:
-        return BOOKS[-1]
-    in_force = [book for book in BOOKS if book.effective_at <= at]
+        return price_books()[-1]
+    in_force = [book for book in price_books() if book.effective_at <= at]
     if not in_force:
         raise LookupError(f"No price book was in force at {at.isoformat()}.")
     return in_force[-1]

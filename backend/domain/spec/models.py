@@ -5,6 +5,7 @@ from `parsing`.
 
 from pydantic import Field
 
+from backend.domain.cost_tags import MOST_TAGS, NAME_PATTERN, VALUE_PATTERN
 from backend.domain.jobs.runner_jobs import BASE_NAME
 from backend.domain.spec.fields import MAX_SLICES, Part, Slug
 from backend.domain.spec.inputs import Captures, Examples, SliceSpec, VerifierSpec
@@ -86,3 +87,14 @@ class Spec(Part):
     )
     gate: Gate = Field(default_factory=Gate, description="The gate.", examples=[{"accuracy_lower": 0.8}])
     budget: Budget = Field(default_factory=Budget, description="The budget.", examples=[{"usd": 5.0}])
+    tags: dict[str, str] = Field(
+        default_factory=dict,
+        description=f"Cost tags, at most {MOST_TAGS}: what this compile uses is on the bill under them, and under "
+        "those of the API key that submitted it. Where both have a name, this value counts.",
+        examples=[{"team": "search", "project": "router"}],
+        json_schema_extra={
+            "maxProperties": MOST_TAGS,
+            "propertyNames": {"pattern": NAME_PATTERN},
+            "additionalProperties": {"type": "string", "pattern": VALUE_PATTERN},
+        },
+    )

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from backend.domain.cost_tags import tag_problems
 from backend.domain.dialects.batches import no_batches
 from backend.domain.dialects.dialect import Option
 from backend.domain.errors import Problem
@@ -33,7 +34,7 @@ def rule_problems(spec: Spec) -> list[Problem]:
         )
         return [Problem(pointer="", message=message, code="bad_pattern")]
     first = (_output, _slices, _sources, _verifiers, _teacher, _sampling)
-    rules = (*first, judge_problems, _training, _evaluation, _recipes)
+    rules = (*first, judge_problems, _training, _evaluation, _recipes, _tags)
     return list(islice((problem for rule in rules for problem in rule(spec)), MAX_SHOWN))
 
 
@@ -71,6 +72,10 @@ def _slices(spec: Spec) -> Iterator[Problem]:
         elif part.label is not None:
             message = f"a {spec.output.type} task has no labels; say in hint what the inputs of this slice look like"
             yield Problem(pointer=f"/slices/{i}/label", message=message, code="not_used")
+
+
+def _tags(spec: Spec) -> Iterator[Problem]:
+    yield from tag_problems(spec.tags, "/tags")
 
 
 def _sources(spec: Spec) -> Iterator[Problem]:

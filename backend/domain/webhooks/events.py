@@ -156,6 +156,7 @@ _DEPLOYMENT: dict[str, Any] = {
     "max_concurrent": 32,
     "shadow": {"share_ppm": 0, "microusd_per_day": 0},
     "drift": {"margin_ppm": 50_000, "rollback": False},
+    "tags": {"team": "support"},
     "version": 1,
     "created_at": "2026-11-22T10:20:00.000Z",
     "updated_at": "2026-11-22T10:20:00.000Z",

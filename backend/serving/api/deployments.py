@@ -197,6 +197,7 @@ def _fields(values: dict[str, Any]) -> dict[str, Any]:
             ("idle_minutes", "idle_minutes"),
             ("pinned", "is_pinned"),
             ("max_concurrent", "max_concurrent"),
+            ("tags", "tags"),
         )
         if name in values
     }

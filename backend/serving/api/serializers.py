@@ -5,6 +5,7 @@ from decimal import Decimal
 from rest_framework import serializers as s
 
 from backend.domain.ids import Prefix
+from backend.rest.cost_tags import CostTags
 from backend.rest.strict import StrictSerializer
 
 _NAME = r"^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?\Z"
@@ -55,6 +56,7 @@ class DeploymentChange(StrictSerializer):
     )
     shadow = ShadowForm(required=False)
     drift = DriftForm(required=False)
+    tags = CostTags(required=False)
 
 
 class NewDeployment(DeploymentChange):

@@ -135,7 +135,7 @@ def admit(caller: Caller, body: dict[str, Any], *, sticky: str, n_body_bytes: in
             n_prompt_bytes=target.what.n_prompt_bytes,
             writes_tokens=target.what.student is StudentKind.CAUSAL,
         )
-        worst = worst_microusd(price_book(), n_prompt, n_completion)
+        worst = worst_microusd(price_book(timezone.now()), n_prompt, n_completion)
         allowance_id = allowances.authorize(caller.tenant_id, caller.api_key_id, worst)
     if allowance_id is None:
         with tenant_scope(caller.tenant_id):

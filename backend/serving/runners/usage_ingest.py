@@ -20,6 +20,7 @@ from backend.domain.ids import Prefix, decode_id
 from backend.domain.money.pricing import price_book
 from backend.domain.serving.deployments import N_BUCKETS, bucket_of, token_costs
 from backend.domain.serving.wire import BadGrant, Grant, UsageBatch, UsageRow, grant_key, read_grant
+from backend.serving import deployments
 from backend.serving.models import Deployment, DeploymentHour
 from backend.serving.runners import servers
 from backend.tenants.isolation import tenant_scope
@@ -27,6 +28,7 @@ from backend.usage import allowances
 from backend.usage.allowances import Used
 from backend.usage.ledger import Fact
 from backend.usage.models import Account, UsageFact
+from backend.usage.subjects import NOBODY
 
 logger = logging.getLogger("kolm.serving")
 
@@ -145,6 +147,7 @@ def _book(tenant_id: UUID, rows: Sequence[_Row], about: dict[str, Any] | None) -
     """Returns how many rows were new."""
     rows = list({row.usage.key: row for row in rows}.values())
     used, amounts = [], {}
+    subjects = deployments.subjects_of(tenant_id, [row.deployment_id for row in rows])
     for row in rows:
         facts = _facts(row)
         amount = sum(fact.amount_microusd for fact in facts)
@@ -155,6 +158,7 @@ def _book(tenant_id: UUID, rows: Sequence[_Row], about: dict[str, Any] | None) -
                 api_key_id=row.api_key_id,
                 facts=facts,
                 fulfils_microusd=_unused_authorization(tenant_id, row, amount),
+                subject=subjects.get(row.deployment_id, NOBODY),
             )
         )
     fresh = allowances.capture(tenant_id, used)
@@ -164,7 +168,7 @@ def _book(tenant_id: UUID, rows: Sequence[_Row], about: dict[str, Any] | None) -
 
 
 def _facts(row: _Row) -> tuple[Fact, ...]:
-    book, usage = price_book(), row.usage
+    book, usage = price_book(timezone.now()), row.usage
     costs = token_costs(
         book, prompt=usage.prompt_tokens, cached=usage.cached_tokens, completion=usage.completion_tokens
     )

@@ -12,6 +12,7 @@ from rest_framework.views import APIView
 
 from backend.domain.errors import Forbidden
 from backend.domain.ids import Prefix, decode_id
+from backend.rest.cost_tags import CostTags
 from backend.rest.pagination import PAGE_PARAMETERS, list_page, page_schema
 from backend.rest.strict import StrictSerializer, check_query
 from backend.tenants.api_keys import issuing
@@ -41,12 +42,17 @@ class NewApiKey(StrictSerializer):
     )
     live = s.BooleanField(default=True, help_text="sk_live_ or sk_test_.")
     expires_at = s.DateTimeField(default=None, allow_null=True)
+    tags = CostTags(default=dict)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """`scopes` is there afterwards, whichever of the two was sent."""
         if ("scopes" in attrs) == ("preset" in attrs):
             raise s.ValidationError({"scopes": "Give either scopes or a preset."})
         return {"scopes": list(PRESETS[attrs["preset"]].scopes)} | attrs if "preset" in attrs else attrs
+
+
+class ApiKeyChange(StrictSerializer):
+    tags = CostTags()
 
 
 class ApiKeyScheme(OpenApiAuthenticationExtension):
@@ -101,6 +107,7 @@ class ApiKeysView(APIView):
             scopes=wanted["scopes"],
             is_live=wanted["live"],
             expires_at=wanted["expires_at"],
+            tags=wanted["tags"],
             actor=request.auth.actor,
         )
         body = ApiKeyShape.of(row) | {"secret": secret}
@@ -115,6 +122,16 @@ class ApiKeyView(APIView):
         """One key, without its secret."""
         check_query(request.query_params, [])
         return Response(ApiKeyShape.of(issuing.find(request.auth.tenant_id, decode_id(Prefix.API_KEY, key))))
+
+    @extend_schema(operation_id="api_keys_change", request=ApiKeyChange, responses=ApiKeyShape)
+    def patch(self, request: Request, key: str) -> Response:
+        """Other cost tags, for what is used with the key from now on. Scopes never change."""
+        caller: Caller = request.auth
+        key_id = issuing.find(caller.tenant_id, decode_id(Prefix.API_KEY, key)).id
+        form = ApiKeyChange(data=request.data)
+        form.is_valid(raise_exception=True)
+        row = issuing.set_tags(caller.tenant_id, key_id, form.validated_data["tags"], actor=caller.actor)
+        return Response(ApiKeyShape.of(row))
 
 
 class RevokeApiKeyView(APIView):

@@ -1,12 +1,13 @@
 """Issue and revoke API keys."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
 
+from backend.domain.cost_tags import check_tags
 from backend.domain.errors import InvalidInput, NotFound, Problem
 from backend.domain.ids import Prefix, encode_id
 from backend.tenants import audit
@@ -25,6 +26,7 @@ def issue(
     scopes: Sequence[str],
     is_live: bool = True,
     expires_at: datetime | None = None,
+    tags: Mapping[str, str] | None = None,
     actor: Actor = SYSTEM,
 ) -> tuple[ApiKey, str]:
     """A new key's row and its secret, which exists nowhere else from here on. Raises InvalidInput."""
@@ -43,8 +45,9 @@ def issue(
         is_live=is_live,
         scopes=sorted(set(scopes)),
         expires_at=expires_at,
+        tags=check_tags(tags or {}),
     )
-    _note(row, actor, "api_key.created", {"name": name, "scopes": row.scopes, "live": is_live})
+    _note(row, actor, "api_key.created", {"name": name, "scopes": row.scopes, "live": is_live, "tags": row.tags})
     return row, secret
 
 
@@ -53,6 +56,16 @@ def find(tenant_id: UUID, key_id: UUID) -> ApiKey:
     row = ApiKey.objects.of_tenant(tenant_id).filter(id=key_id).first()
     if row is None:
         raise NotFound("There is no such API key.")
+    return row
+
+
+def set_tags(tenant_id: UUID, key_id: UUID, tags: Mapping[str, str], *, actor: Actor = SYSTEM) -> ApiKey:
+    """Replace a key's cost tags: what is used with it from this commit on is booked under them, and nothing of before
+    changes. Raises NotFound, InvalidInput (`bad_tags`)."""
+    row = find(tenant_id, key_id)
+    before, row.tags = row.tags, check_tags(tags)
+    row.save(update_fields=["tags"])
+    _note(row, actor, "api_key.tagged", {"name": row.name, "from": before, "to": row.tags})
     return row
 
 

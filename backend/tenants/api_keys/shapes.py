@@ -15,6 +15,7 @@ class ApiKeyShape(Shape[ApiKey]):
     prefix = s.CharField(help_text="How the key begins.")
     last4 = s.CharField()
     scopes = s.ListField(child=s.CharField())
+    tags = s.DictField(child=s.CharField(), help_text="Cost tags: what is used with it is on the bill under them.")
     created_at = Time()
     expires_at = Time(allow_null=True)
     revoked_at = Time(allow_null=True)

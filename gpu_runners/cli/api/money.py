@@ -1,32 +1,45 @@
 """`kolm usage`, `bill`, `budgets`, `prices`. The figures are the API's; nothing is added up here."""
 
+from pathlib import Path
+
 import click
 
 from gpu_runners.cli.api.connection import Connect, api_options, run_command
 from gpu_runners.cli.command_groups import Actions
 from gpu_runners.cli.display.printing import print_json, print_lines, print_table, usd, when
 from gpu_runners.cli.options import AMOUNT, COUNT, json_option
-from gpu_runners.kolm import Bill, Budget, Client
+from gpu_runners.kolm import Bill, Budget, Client, Forecast
 
-GROUPS = ("day", "step", "sku", "api_key", "compile")
+GROUPS = ("day", "step", "sku", "api_key", "compile", "deployment")
+TAG = "tag:"
+BY_HELP = f"what a line is: {', '.join(GROUPS)}, or a cost tag as in tag:team (default: day)"
 
 
 budgets = Actions("budgets")
 
 
+def _group_of(_: click.Context, __: click.Parameter, text: str) -> str:
+    if text not in GROUPS and not text.startswith(TAG):
+        raise click.BadParameter(f"{text[:40]!r} is none of {', '.join(GROUPS)}, tag:NAME")
+    return text
+
+
 @click.command()
-@click.option("--by", type=click.Choice(GROUPS), default="day", help="what a line is (default: day)")
+@click.option("--by", metavar="GROUP", callback=_group_of, default="day", help=BY_HELP)
+@click.option("--tag", metavar="NAME:VALUE", help="usage with this cost tag alone; NAME: without it")
 @click.option("--from", "start", metavar="DAY", help="2026-11-01 or a time; default: the month's begin")
 @click.option("--to", "end", metavar="DAY", help="not in it any more; default: now")
 @click.option("--csv", "as_csv", is_flag=True, help="print the API's CSV")
 @json_option()
 @api_options
-def usage(*, by: str, start: str | None, end: str | None, as_csv: bool, as_json: bool, connect: Connect) -> int:
+def usage(
+    *, by: str, tag: str | None, start: str | None, end: str | None, as_csv: bool, as_json: bool, connect: Connect
+) -> int:
     def act(client: Client) -> None:
         if as_csv:
-            print(client.usage.csv(start=start, end=end), end="")
+            print(client.usage.csv(start=start, end=end, tag=tag), end="")
             return
-        answer = client.get("/v1/usage", {"group_by": by, "from": start, "to": end})
+        answer = client.get("/v1/usage", {"group_by": by, "from": start, "to": end, "tag": tag})
         if as_json:
             print_json(answer)
             return
@@ -41,12 +54,63 @@ def usage(*, by: str, start: str | None, end: str | None, as_csv: bool, as_json:
 
 @click.command()
 @click.argument("compile_id", metavar="[CMP]", required=False, help="cmp_…")
+@click.option("--groups", is_flag=True, help="by compile and by deployment")
+@click.option("--month", metavar="MONTH", help="2026-11, with --groups; default: this period")
+@click.option("--invoice", metavar="INV", help="inv_…: save this invoice as a PDF")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="where to; default: its number")
 @json_option()
 @api_options
-def bill(*, compile_id: str | None, as_json: bool, connect: Connect) -> int:
+def bill(
+    *,
+    compile_id: str | None,
+    groups: bool,
+    month: str | None,
+    invoice: str | None,
+    out: Path | None,
+    as_json: bool,
+    connect: Connect,
+) -> int:
+    if invoice is not None:
+        return _save_invoice(invoice, out=out, connect=connect)
+    if groups or month is not None:
+        return _show_groups(month, as_json=as_json, connect=connect)
+
     def act(client: Client) -> None:
         bill = client.bills.current() if compile_id is None else client.bills.of_compile(compile_id)
-        print_json(bill.raw) if as_json else _print_bill(bill)
+        if as_json:
+            print_json(bill.raw)
+            return
+        _print_bill(bill)
+        if compile_id is None:
+            _print_forecast(client.bills.forecast())
+
+    return run_command(act, connect)
+
+
+def _show_groups(month: str | None, *, as_json: bool, connect: Connect) -> int:
+    def act(client: Client) -> None:
+        bill = client.bills.groups(month)
+        if as_json:
+            print_json(bill.raw)
+            return
+        cells = [
+            (group["kind"], group["name"] or group["id"] or "-", usd(group["subtotal_microusd"]))
+            for group in bill.groups
+        ]
+        if bill.credit_applied_microusd:
+            cells.append(("", "paid from credit", usd(bill.credit_applied_microusd)))
+        cells.append(("", "total", usd(bill.total_microusd)))
+        of = f"{when(bill.period_start)} to {when(bill.period_end)}"
+        print_table((of, "name", "amount"), cells, right=(2,), none="")
+
+    return run_command(act, connect)
+
+
+def _save_invoice(invoice_id: str, *, out: Path | None, connect: Connect) -> int:
+    def act(client: Client) -> None:
+        path = out or Path(f"{client.invoices.get(invoice_id).number}.pdf")
+        path.write_bytes(client.invoices.pdf(invoice_id))
+        print(f"{path}: written.")
 
     return run_command(act, connect)
 
@@ -143,6 +207,14 @@ def _print_bill(bill: Bill) -> None:
     beside = [line for line in bill.lines if not line.counted]
     for line in beside:
         print(f"not in the total: {line.label}, {usd(line.amount_microusd)}")
+
+
+def _print_forecast(forecast: Forecast) -> None:
+    if forecast.known and forecast.expected_microusd is not None:
+        low, high = usd(forecast.low_microusd or 0), usd(forecast.high_microusd or 0)
+        print(f"by the period's end: about {usd(forecast.expected_microusd)} of use, {low} to {high}")
+    else:
+        print(f"forecast: {forecast.why}")
 
 
 def _quantity(quantity: int | None, unit: str) -> str:

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("committed_db")
 WITHOUT_A_ROLE = {
     "": "leads to the overview",
     "app": "leads to the overview",
+    "pricing": "for anybody",
     "app/welcome": "for people without a team",
     "app/invitations/<str:token>": "for people who are invited",
     "app/switch": "to another team of one's own",
@@ -28,6 +29,7 @@ WITHOUT_A_ROLE = {
     "app/team/<str:tenant>/leave": "a team of one's own",
     "app/deletions/<str:erasure>": "for who asked for it",
 }
+FOR_ANYBODY = {"app/invitations/<str:token>", "pricing"}
 
 
 def routes(patterns: list[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -90,7 +92,7 @@ def test_a_page_opens_for_the_roles_that_may_and_for_no_other(route, role, clien
             assert b"missing_role" in answer.content or b"your role" in answer.content.lower()
 
 
-@pytest.mark.parametrize("route", sorted(set(ROUTES) - {"app/invitations/<str:token>"} - set(STREAM_ROUTES)))
+@pytest.mark.parametrize("route", sorted(set(ROUTES) - FOR_ANYBODY - set(STREAM_ROUTES)))
 def test_without_a_log_in_every_address_leads_to_the_log_in_page(route):
     for method in ("get", "post"):
         answer = getattr(Client(), method)(address(route))

@@ -14,7 +14,7 @@ from django.db.models import DateTimeField, Value
 from backend.domain.drafts.vocabulary import Saving
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import StepName
-from backend.domain.money.pricing import BOOKS, price_book
+from backend.domain.money.pricing import price_book, price_books
 from backend.domain.roles import Role
 from backend.tenants.actors import SYSTEM
 from backend.tenants.isolation import tenant_scope
@@ -217,7 +217,7 @@ def test_an_amount_is_the_price_in_force_and_pricing_the_month_again_gives_the_s
 
 def test_the_published_prices_are_the_books_and_publishing_again_changes_nothing():
     before = PriceBookRow.objects.count()
-    assert before == sum(len(book.prices) for book in BOOKS)
+    assert before == sum(len(book.prices) for book in price_books())
     with pytest.raises(Exception, match="permission denied"):
         publish()  # the default is the owner's to write; the prices were there
     assert PriceBookRow.objects.count() == before

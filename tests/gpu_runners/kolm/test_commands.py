@@ -148,7 +148,13 @@ def test_usage_bills_and_budgets(run: Run, spec: str) -> None:
     assert json.loads(run("usage", "--by", "sku", "--json")[1])["object"] == "usage_report"
     assert "total" in run("usage", "--from", "2026-11-01", "--to", "2026-11-02")[1]
     assert run("usage", "--csv")[1].startswith("occurred_at,")
-    assert "$0.0000" in run("bill")[1]
+    assert run("usage", "--by", "tag:team", "--tag", "team:search")[0] == 0
+    bill = run("bill")[1]
+    assert "$0.0000" in bill
+    assert "too early to say" in bill
+    assert "total" in run("bill", "--groups")[1]
+    assert json.loads(run("bill", "--month", "2020-01", "--json")[1])["groups"] == []
+    assert run("bill", "--invoice", "inv_01k0nr4t8v2x6z0b3d7f1h5j9m")[0] != 0
     made = json.loads(run("budgets", "set", "12.50", "--json")[1])
     assert made["cap_microusd"] == 12_500_000
     assert json.loads(run("budgets", "set", "13", "--json")[1])["id"] == made["id"]

@@ -125,6 +125,12 @@ def test_money(client: kolm.Client) -> None:
     account = checked(client.account.get())
     assert account.period_start < account.period_end
     assert checked(client.bills.current()).total_microusd == 0
+    assert list(checked(client.bills.groups()).groups) == []
+    assert client.bills.groups("2020-01").total_microusd == 0
+    assert checked(client.bills.forecast()).known is False
+    assert client.invoices.change_details(name="Acme GmbH").name == "Acme GmbH"
+    assert checked(client.invoices.details()).name == "Acme GmbH"
+    assert list(client.usage.by("tag:team", tag="team:search")) == []
     assert list(client.usage.by("sku")) == []
     assert client.usage.csv().startswith("occurred_at,")
     made = checked(client.budgets.create(cap_microusd=5_000_000))

@@ -91,7 +91,7 @@ def test_a_fault_of_ours_is_a_line_with_its_compile(tenant):
     text = get(logged_in(tenant), "/app/bills")
     assert "failed by a fault of ours" in text
     assert public_id(row) in text
-    assert "−$0.0700" in text
+    assert "−$0.07<" in text
 
 
 def test_own_keys_show_what_the_provider_will_bill(tenant):

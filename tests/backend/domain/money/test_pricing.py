@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.domain.errors import InvalidSpec
-from backend.domain.money.pricing import BOOKS, Price, cost_microusd, price_book, teacher_price
+from backend.domain.money.pricing import Price, cost_microusd, price_book, price_books, teacher_price
 from backend.domain.spec.parsing import DeclaredPrice
 
 DECLARED = DeclaredPrice(input_usd_per_mtok=Decimal("0.15"), output_usd_per_mtok=Decimal("0.6"))
@@ -55,8 +55,8 @@ def test_an_unknown_model_without_a_price_is_refused_with_what_to_add() -> None:
 
 
 def test_the_book_in_force_is_the_newest_not_after_the_time() -> None:
-    assert price_book(datetime(2026, 11, 1, tzinfo=UTC)) is BOOKS[0]
-    assert price_book(datetime(2030, 1, 1, tzinfo=UTC)) is BOOKS[-1]
+    assert price_book(datetime(2026, 11, 1, tzinfo=UTC)) is price_books()[0]
+    assert price_book(datetime(2030, 1, 1, tzinfo=UTC)) is price_books()[-1]
     with pytest.raises(LookupError):
         price_book(datetime(2026, 10, 31, 23, 59, tzinfo=UTC))
 
@@ -65,8 +65,8 @@ def test_a_book_cannot_be_edited_and_its_digest_is_that_of_its_canonical_form() 
     with pytest.raises(TypeError):
         price_book().prices["runner.second"] = price_book().prices["embedding.token"]  # type: ignore[index]
     # a change here is a change of history: add a book instead
-    assert BOOKS[0].sha256 == "cf21a8ae9d04565aba467d53574e0be0308301432f954c14948d17b8bdff15ad"
-    assert [book.effective_at for book in BOOKS] == sorted(book.effective_at for book in BOOKS)
+    assert price_books()[0].sha256 == "cf21a8ae9d04565aba467d53574e0be0308301432f954c14948d17b8bdff15ad"
+    assert [book.effective_at for book in price_books()] == sorted(book.effective_at for book in price_books())
 
 
 decimals = st.decimals(min_value=0, max_value=10_000, places=6, allow_nan=False, allow_infinity=False)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.domain.money.pricing import BOOKS, kept_book, price_book
+from backend.domain.money.pricing import kept_book, price_book, price_books
 from backend.domain.money.runner_work import (
     WorkSku,
     base_size_b,
@@ -56,6 +56,6 @@ def test_more_work_never_costs_less(n: int, more: int) -> None:
 
 
 def test_books_of_before_bill_seconds_and_a_compile_keeps_its_own() -> None:
-    assert [bills_work(book) for book in BOOKS] == [False, False, True]
-    assert kept_book("2026-11-22") is BOOKS[1]
-    assert kept_book("test") is BOOKS[-1]
+    assert [bills_work(book) for book in price_books()] == [False, False, True]
+    assert kept_book("2026-11-22") is price_books()[1]
+    assert kept_book("test") is price_books()[-1]
