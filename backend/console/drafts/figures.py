@@ -12,6 +12,7 @@ from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from backend.domain.drafts.vocabulary import Strategy, VerdictKind
+from backend.domain.number_words import percent
 from backend.drafts.models import Offer, Verdict
 from backend.drafts.shapes import BadDraftsShape, Rate, rate
 from backend.drafts.tallies import Band, FamilyStats
@@ -99,9 +100,7 @@ def suspensions_of(family: FamilyStats) -> list[Suspension]:
 
 def _reason(bad: dict[str, Any]) -> str:
     low, bound, votes = bad["low_ppm"] or 0, bad["bound_ppm"], bad["other_label"]
-    allowed = (
-        "the spec’s draft_cache.max_bad_rate" if bound is None else f"the {bound / 1e4:.1f} % that the spec allows"
-    )
+    allowed = "the spec’s draft_cache.max_bad_rate" if bound is None else f"the {percent(bound)} that the spec allows"
     evidence = []
     if bad["n_audited"]:
         evidence.append(
@@ -114,6 +113,6 @@ def _reason(bad: dict[str, Any]) -> str:
             f"{votes['n_fresh']} fresh picks, {votes['n_fresh_other']}."
         )
     return (
-        f"{' '.join(evidence)} At least {low / 1e4:.1f} % are bad, above {allowed}. "
+        f"{' '.join(evidence)} At least {percent(low)} are bad, above {allowed}. "
         "The teacher writes all candidates of the family anew until its drafts are purged."
     )

@@ -15,7 +15,7 @@ from backend.console.access import ConsoleRequest, page
 from backend.console.charts import bars, columns
 from backend.console.money.periods import month, months_since
 from backend.console.rows_and_forms import own_row
-from backend.console.templatetags.kolm import usd, usd_short
+from backend.console.templatetags.kolm import money
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.money.ledger import ACCRUED
 from backend.domain.money.plans import plan
@@ -60,7 +60,7 @@ def bills(request: ConsoleRequest) -> HttpResponse:
         "is_present": shown.start <= account.period_start < shown.end,
         "bill": bill,
         **_sections(bill),
-        "days": columns(by_day, _NAMES, title="Spend by day", write=usd_short),
+        "days": columns(by_day, _NAMES, title="Spend by day", write=money),
         "has_usage": bool(days),
         **_drill_down(tenant_id, group, rows),
         "invoices": _invoices(tenant_id),
@@ -135,7 +135,7 @@ def _drill_down(tenant_id: UUID, group: Group, rows: Sequence[UsageRow]) -> dict
         "n_more": len(rows) - len(shown),
         "bars": None
         if group is Group.DAY or not charged
-        else bars(charged, title=f"Charged by {GROUPS[group].lower()}", write=usd, head="US dollars"),
+        else bars(charged, title=f"Charged by {GROUPS[group].lower()}", write=money, head="US dollars"),
     }
 
 

@@ -11,9 +11,10 @@ from enum import StrEnum
 from typing import Any
 
 from backend.domain.errors import InvalidInput
-from backend.domain.evaluation.alternatives import WORDS, Alternative, AlternativeName, points, worst_rival
-from backend.domain.evaluation.classification import PPM, Evaluation, percent
+from backend.domain.evaluation.alternatives import WORDS, Alternative, AlternativeName, worst_rival
+from backend.domain.evaluation.classification import PPM, Evaluation
 from backend.domain.evaluation.generative import GenerativeEvaluation
+from backend.domain.number_words import percent, points
 
 ACCURACY_WORDS = {
     "field_f1": "mean field F1",

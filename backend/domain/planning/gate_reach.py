@@ -5,10 +5,11 @@ Only bases whose shapes are known are weighed; another one may be small, and is 
 """
 
 from backend.domain.errors import InvalidSpec, Problem
-from backend.domain.evaluation.classification import PPM, percent
+from backend.domain.evaluation.classification import PPM
 from backend.domain.evaluation.gate_floors import required_ppm
 from backend.domain.evaluation.kscore import WEIGHTS, composite_ppm, size_ppm
 from backend.domain.evaluation.own_time import Unit
+from backend.domain.number_words import percent
 from backend.domain.planning.adapter_sizes import PARAMETERS_A_RANK, sizes_of_count
 from backend.domain.planning.trials import TrialKind, first_kind, may_be_causal, part_of
 from backend.domain.spec.models import Spec

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from backend.domain.number_words import interval, percent, points, usd
 from gpu_runners.cli.api.compile_outcome import print_accepted
 from gpu_runners.cli.api.compiles import follow
 from gpu_runners.cli.api.connection import Connect, connect_of
-from gpu_runners.cli.display.progress import usd
 from gpu_runners.cli.exit_codes import FAILED, OK, USAGE, exit_code_of
 from gpu_runners.cli.options import SPEC_HELP, AddOptions, add_api_options
 from gpu_runners.cli.terminal import fail
@@ -198,7 +198,7 @@ def _saving(ours: Row, theirs: Row) -> str:
 
 def _side(side: Row) -> tuple[str, str, str, str]:
     low, high = side["accuracy_low_ppm"], side["accuracy_high_ppm"]
-    accuracy = f"{side['accuracy_ppm'] / 1e4:.1f} % ({low / 1e4:.1f} to {high / 1e4:.1f})"
+    accuracy = f"{percent(side['accuracy_ppm'])} {interval(low, high)}"
     return str(side["n_labels"]), usd(side["label_cost_microusd"]), str(side["n_pairs"]), accuracy
 
 
@@ -207,7 +207,7 @@ def _difference(paired: Row) -> str:
 
 
 def _points(paired: Row) -> tuple[str, str, str]:
-    difference, low, high = (f"{paired[name] / 1e4:+.1f}" for name in ("difference_ppm", "low_ppm", "high_ppm"))
+    difference, low, high = (points(paired[name]) for name in ("difference_ppm", "low_ppm", "high_ppm"))
     return difference, low, high
 
 

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from backend.domain.number_words import usd
 from gpu_runners.cli.api.compile_outcome import file_of, print_accepted, print_outcome, save_artifact
 from gpu_runners.cli.api.connection import Connect, connect_of, run_command
 from gpu_runners.cli.display.printing import print_json
-from gpu_runners.cli.display.progress import CompileProgress, display_for, usd
+from gpu_runners.cli.display.progress import CompileProgress, display_for
 from gpu_runners.cli.exit_codes import FAILED, OK
 from gpu_runners.cli.options import SPEC_HELP, AddOptions, add_api_options, microusd_of
 from gpu_runners.cli.terminal import fail

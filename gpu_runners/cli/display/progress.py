@@ -7,14 +7,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from backend.domain.number_words import usd
 from gpu_runners.kolm.events import Event
 
 _MARKS = {"pending": "·", "running": "…", "succeeded": "✓", "failed": "✗"}
-
-
-def usd(microusd: int) -> str:
-    """$0.0123: four decimals, because a step costs tenths of a cent."""
-    return f"${microusd / 1_000_000:,.4f}"
 
 
 @dataclass(slots=True)

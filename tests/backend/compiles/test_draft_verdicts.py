@@ -15,7 +15,7 @@ from backend.rest.new_ids import new_uuid7
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
 from tests.backend.compiles.draft_world import draft_world, planned_slice
-from tests.backend.console.pages import get, logged_in
+from tests.backend.console.pages import get, logged_in, plain
 from tests.backend.drafts.rows import SCOPE, make_drafts, make_offer, make_verdict
 from tests.compile_factories import make_compile, public_id
 from tests.factories import bearer, make_api_key, make_tenant
@@ -151,7 +151,7 @@ def test_the_compiles_page_has_kept_and_refused_texts_side_by_side(tenant: Tenan
     assert "a long one a long one" in refused
     assert "…" in refused
     assert HOSTILE not in text
-    assert "refund: 2 kept, 1 refused, net saving -$0.000005" in text
+    assert "refund: 2 kept, 1 refused, net saving −$0.000005" in plain(text)
     assert f"/v1/compiles/{public_id(row)}/drafts" in text
 
 

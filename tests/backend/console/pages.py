@@ -41,6 +41,11 @@ def get(client: Client, path: str, status: int = 200, **headers: Any) -> str:
     return text
 
 
+def plain(page: str) -> str:
+    """The page's text with its amounts as they are read: without the element that carries the exact one."""
+    return re.sub(r"</?data\b[^>]*>", "", page)
+
+
 def post(client: Client, path: str, data: dict[str, Any] | None = None, status: int = 302) -> Any:
     answer = client.post(path, data or {})
     assert answer.status_code == status, (answer.status_code, answer.content.decode()[:2000])

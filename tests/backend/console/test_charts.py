@@ -13,7 +13,7 @@ from backend.console import charts
 from backend.console.charts import Point
 from backend.console.charts.heat import shade
 from backend.console.charts.scales import compact, finite, percent, share, ticks
-from backend.console.templatetags.kolm import usd
+from backend.console.templatetags.kolm import money
 
 HOSTILE = "\"><script>alert('1')</script><b onmouseover=x>&amp;"
 numbers = st.one_of(
@@ -234,8 +234,8 @@ def test_scales():
 
 
 def test_a_chart_writes_its_numbers_as_it_is_told():
-    tree = parsed(charts.bars([("synthesis", 1_234_500)], title="Cost", write=usd))
-    assert [node.text for node in of_class(tree, "value")] == ["$1.2345"]
+    tree = parsed(charts.bars([("synthesis", 1_234_500)], title="Cost", write=money))
+    assert [node.text for node in of_class(tree, "value")] == ["$1.23"]
 
 
 def test_a_card_has_an_interval_where_there_is_an_accuracy_and_says_where_there_is_none():

@@ -89,8 +89,8 @@ def test_the_page_shows_lineage_with_differences_evaluation_receipts_and_lines(t
     assert "+500" in text
     assert "+$2.50" in text
     assert public_id(before) in text
-    assert "0.801" in text
-    assert "0.974" in text
+    assert "80.1 %" in text
+    assert "97.4 %" in text
     assert HOSTILE not in text
     assert "&lt;script&gt;" in text
     assert f"kolm pull {public_id(after)} --out router-2.kolm" in text

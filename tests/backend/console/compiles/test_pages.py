@@ -109,7 +109,7 @@ def test_a_model_is_shown_beside_its_alternatives_with_the_interval_of_the_diffe
     assert "Beside the alternatives" in text
     assert "always the commonest label" in text
     assert "logistic regression on the frozen base, same pairs" in text
-    assert '<span class="bad-text">-10.0</span>' in text
+    assert '<span class="bad-text">−10.0</span>' in text
     assert "Not clearly worse than an alternative" in text
     assert "The adaptation made it worse" in text
     assert "Quality card" not in text

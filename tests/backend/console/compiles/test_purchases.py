@@ -72,7 +72,7 @@ def test_each_round_is_a_line_with_what_was_bought_and_the_end_has_its_reason(ro
 
 def test_accuracy_is_drawn_over_inputs_with_the_curve_and_the_purchases_as_marks(row):
     shown = section(row, purchases=[*ROUNDS, END])
-    assert "after each round: from 71.0% to 81.1%; learning curve: from 60.0% to 80.5%" in shown
+    assert "after each round: from 71.0 % to 81.1 %; learning curve: from 60.0 % to 80.5 %" in shown
     assert shown.count('class="point s3"') == 2  # the first picks and a round of inputs
     assert shown.count('class="point s4"') == 1  # a round of votes
 
