@@ -44,13 +44,19 @@ class Suspension:
 
 
 def saved_days(tenant_id: UUID, family: str | None = None) -> list[SavedDay]:
-    """The last thirty days, those without a look-up left out."""
+    """The last thirty days, each; none where no look-up was made."""
     rows = Offer.objects.of_tenant(tenant_id).filter(created_at__gte=timezone.now() - timedelta(days=DAYS))
     if family is not None:
         rows = rows.filter(family=family)
     sums = {name: Sum(f"{name}_microusd") for name in ("avoided", *_COSTS)}
     by_day = rows.annotate(day=TruncDate("created_at")).values("day").annotate(**sums).order_by("day")
-    return [SavedDay(day=row["day"], avoided=row["avoided"], costs=sum(row[name] for name in _COSTS)) for row in by_day]
+    known = {
+        row["day"]: SavedDay(day=row["day"], avoided=row["avoided"], costs=sum(row[name] for name in _COSTS))
+        for row in by_day
+    }
+    today = timezone.now().date()
+    every = [today - timedelta(days=n) for n in reversed(range(DAYS))]
+    return [known.get(day) or SavedDay(day=day, avoided=0, costs=0) for day in every] if known else []
 
 
 def bands_of(families: Sequence[FamilyStats]) -> list[Band]:

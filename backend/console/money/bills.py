@@ -48,7 +48,8 @@ def bills(request: ConsoleRequest) -> HttpResponse:
     group = _group(request.GET.get("by"))
     bill = period_bill(tenant_id, shown.start, shown.end)
     days = usage_by(tenant_id, Group.DAY, shown.start, shown.end)
-    by_day = [(row.key[5:], [row.charged_microusd, row.waste_microusd]) for row in days]
+    used = {row.key: [row.charged_microusd, row.waste_microusd] for row in days}
+    by_day = [(day[5:], used.get(day, [0, 0])) for day in shown.days]
     rows = days if group is Group.DAY else usage_by(tenant_id, group, shown.start, shown.end)
     context = {
         "account": account,

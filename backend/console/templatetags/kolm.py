@@ -11,12 +11,13 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from backend.console.api_examples import curl_line
+from backend.console.api_examples import SMALL_SPEC, curl_line
 from backend.domain import number_words
 
 register = template.Library()
 
 NOTHING = "–"
+_OF_SPECS = ("/v1/compiles", "/v1/compiles/estimate")
 
 STATE_OF = {
     "good": "succeeded done active delivered paid published passed enabled verified available accepted ok kept",
@@ -228,7 +229,10 @@ def api_request(method: str, path: str, body: Any = None, summary: str = "Show a
 
 @register.inclusion_tag("console/parts/empty.html")
 def empty(text: str, method: str = "", path: str = "", body: Any = None) -> dict[str, Any]:
-    """Render what an empty list says, with the exact line that changes that."""
+    """Render what an empty list says, with the exact line that changes that: it runs as it is pasted. A line that wants
+    a spec has a small one."""
+    if method == "POST" and path in _OF_SPECS and body is None:
+        body = SMALL_SPEC
     return {"text": text, "curl": curl_line(method, path, body) if method else ""}
 
 

@@ -27,8 +27,8 @@ def signed_bytes(value: int | None) -> str:
 
 @register.filter
 def percent_of(part: int | None, whole: int | None) -> int:
-    """0 to 100, for <progress>; 0 where there is nothing to divide."""
-    return 0 if not part or not whole else max(0, min(100, part * 100 // whole))
+    """0 to 100, for <progress>, and 1 for the smallest part; 0 where there is nothing to divide."""
+    return 0 if not part or part < 0 or not whole else max(1, min(100, part * 100 // whole))
 
 
 @register.filter

@@ -129,6 +129,27 @@ def test_columns_stand_on_the_floor_and_the_largest_reaches_the_top():
     assert drawn == [("50%", "50%"), ("0%", "100%")]
 
 
+def test_one_day_is_a_column_in_the_middle_and_no_wall():
+    tree = parsed(charts.columns([("11-23", [3])], ["x"], title="T"))
+    (column,) = [node for node in of_class(tree, "s1") if node.tag == "rect"]
+    left, width = (float(column.get(name).rstrip("%")) for name in ("x", "width"))
+    assert width < 15
+    assert left + width / 2 == pytest.approx(50, abs=0.1)
+
+
+def test_a_value_without_neighbours_is_a_point_on_an_axis_from_zero():
+    tree = parsed(charts.line([("a", [(0, None), (5, 0.9), (9, None)])], title="T", span=(0, 23)))
+    (point,) = of_class(tree, "point")
+    assert point.get("x") == "21.74%"
+    assert float(point.get("y")) == 8  # the top: the axis runs from 0 to the value
+    written = [node.text for node in tree.iter("text")]
+    assert {"0", "20", "0.8"} <= set(written)
+
+
+def test_a_line_has_no_points_beside_it():
+    assert not of_class(parsed(charts.line([("a", [(0, 1), (1, 2)])], title="T")), "point")
+
+
 def test_a_funnel_shows_what_each_stage_left_of_the_one_before():
     tree = parsed(charts.funnel([("in", 200), ("verified", 150), ("kept", 50)], title="T"))
     assert widths(tree, "funnel") == [100, 75, 25]

@@ -111,7 +111,7 @@ def test_the_shown_request_is_what_a_shell_would_send(settings):
     settings.KOLM_PUBLIC_URL = "https://kolm.example"
     body = {"url": "https://x.example/it's", "events": ["*"]}
     line = curl_line("POST", "/v1/webhook_endpoints?a=b&c=$(id)", body)
-    script = 'curl() { printf "%s\\n" "$@"; }; uuidgen() { echo u-u; }; KOLM_API_KEY=sk_test\n' + line
+    script = 'curl() { printf "%s\\n" "$@"; }; date() { echo 17; }; unset RANDOM; KOLM_API_KEY=sk_test\n' + line
     words = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
     assert words == [
         "-s",
@@ -119,7 +119,7 @@ def test_the_shown_request_is_what_a_shell_would_send(settings):
         "-H",
         "Authorization: Bearer sk_test",
         "-H",
-        "Idempotency-Key: u-u",
+        "Idempotency-Key: 17-",
         "-H",
         "Content-Type: application/json",
         "-d",
