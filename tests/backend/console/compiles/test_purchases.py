@@ -47,7 +47,7 @@ def row(db) -> Compile:
     return make_compile(make_tenant())
 
 
-def section(row: Compile, *, path: str = "", facts: dict[str, Any] | None = None, **fields: Any) -> str:
+def section(row: Compile, *, path: str = "?tab=labels", facts: dict[str, Any] | None = None, **fields: Any) -> str:
     """The page of a compile whose labelling step has this row, from the section on."""
     if facts is not None:
         fields["output"] = {"digests": {}, "facts": facts}
@@ -82,16 +82,15 @@ def test_the_facts_alone_show_the_same(row):
 
 
 def test_a_compile_that_runs_shows_the_rounds_so_far_in_a_part_of_its_own(row):
-    shown = section(
-        row, path="/parts/purchases", status="running", purchases=[ROUNDS[0] | {"curve": [], "noise": NOISE}]
-    )
+    shown = section(row, path="/parts/labels", status="running", purchases=[ROUNDS[0] | {"curve": [], "noise": NOISE}])
     assert "75 inputs (60 least sure, 15 at random)" in shown
     assert "under way" in shown
     assert "Why it stopped" not in shown
     with tenant_scope(row.tenant_id):
         client = logged_in(Tenant.objects.get(id=row.tenant_id))
-    page = get(client, f"/app/compiles/{public_id(row)}")
-    assert f'hx-get="/app/compiles/{public_id(row)}/parts/purchases"' in page
+    page = get(client, f"/app/compiles/{public_id(row)}?tab=labels")
+    assert f'hx-get="/app/compiles/{public_id(row)}/parts/labels"' in page
+    assert "kolm:step-progress" in page
 
 
 def test_labels_of_a_release_before_were_bought_at_once(row):

@@ -1,0 +1,1 @@
+"""The page of one compile: its head, and the tabs below it."""
