@@ -1,4 +1,4 @@
-"""How a number is written, decided once: console, command line, quality card, e-mail and gate call these functions.
+"""The one form of every number that people read: console, command line, quality card, gate and warnings call these.
 
 Shares are rounded down, towards zero, to a tenth of a per cent (a score of one to a thousandth): what is written never
 passes a floor that was failed, a share and a score of the same value have the same digits, and gate sentences that an

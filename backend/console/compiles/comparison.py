@@ -1,4 +1,5 @@
-"""Up to eight compiles side by side: how good each is for its cost, what their specs differ in, what came of them."""
+"""The comparison of up to eight compiles: how good each is for its cost, what their specs differ in, what came of
+them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -34,9 +35,9 @@ _IN_ONE_PIECE = ("/examples/inline", "/captures/inline")  # lists of texts: told
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of them; `letter` is its name in the chart and in the heads of tables."""
+    """One of them; `mark` is its name in the chart and in the heads of tables."""
 
-    letter: str
+    mark: str
     row: Compile
     id: str
     costs: Costs
@@ -96,14 +97,14 @@ def _sides(request: ConsoleRequest, ids: Sequence[str]) -> list[Side]:
         steps[step.compile_id].append(step)
     with_slices = len(ids) <= WITH_SLICES
     return [
-        _side(letter, rows[id], steps[id], with_slices=with_slices)
-        for letter, id in zip(ascii_uppercase, wanted, strict=False)
+        _side(mark, rows[id], steps[id], with_slices=with_slices)
+        for mark, id in zip(ascii_uppercase, wanted, strict=False)
     ]
 
 
-def _side(letter: str, row: Compile, steps: Sequence[StepRun], *, with_slices: bool) -> Side:
+def _side(mark: str, row: Compile, steps: Sequence[StepRun], *, with_slices: bool) -> Side:
     return Side(
-        letter=letter,
+        mark=mark,
         row=row,
         id=encode_id(Prefix.COMPILE, row.id),
         costs=costs(row),
@@ -120,7 +121,7 @@ def _chart(sides: Sequence[Side]) -> SafeString | None:
     """Accuracy with its interval against what was spent; None before any is evaluated."""
     outcomes = [
         Outcome(
-            name=side.letter,
+            name=side.mark,
             label=side.row.name,
             cost=side.costs.spent,
             low=side.accuracy["accuracy_low_ppm"],

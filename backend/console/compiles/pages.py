@@ -15,10 +15,10 @@ from backend.compiles.draft_savings import savings_of_compile
 from backend.compiles.models import Compile, StepRun
 from backend.console.access import ConsoleRequest, page
 from backend.console.compiles import figures
-from backend.console.compiles.page.tabs import Tab, tab_context, tab_of
 from backend.console.compiles.page.verdicts import next_steps, quality_words, rival_words, verdict_of
 from backend.console.compiles.quality_cards import shown_card
 from backend.console.compiles.rows import find_compile
+from backend.console.compiles.tabs import Tab, tab_context, tab_of
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus
 from backend.domain.planning.preflight.lines import Preflight

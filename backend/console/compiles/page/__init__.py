@@ -1,1 +1,1 @@
-"""The page of one compile: its head, and the tabs below it."""
+"""The figures and sentences of a compile's page that no other page shows."""

@@ -1,16 +1,14 @@
 """The data of a compile in short: its gold and who held out what, its labels with their shares."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Count
 
 from backend.blobs import get_jsonl
-from backend.compiles.models import Candidate, Compile, StepRun
+from backend.compiles.models import Candidate, Compile
 from backend.compiles.states import LABELED_STATES, CandidateState
-from backend.console.compiles.rows import output_of
 from backend.domain.errors import NotFound
 from backend.domain.number_words import percent
 from backend.domain.planning.step_outputs import SlicingOut
@@ -23,8 +21,8 @@ PPM = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldData:
-    """`who` says who decided what is held out. `labels` counts the gold that trains by label; None where it is too
-    much to count, or gone by age."""
+    """The gold of a compile; `who` says who decided what is held out. `labels` counts the gold that trains by label;
+    None where it is too much to count, or gone by age."""
 
     n_train: int
     n_heldout: int
@@ -51,11 +49,7 @@ class LabelRow:
     labeled_ppm: int | None
 
 
-def gold_of(row: Compile, steps: Sequence[StepRun]) -> GoldData | None:
-    """None before the slicing."""
-    sliced = output_of(SlicingOut, steps)
-    if sliced is None:
-        return None
+def gold_of(row: Compile, sliced: SlicingOut) -> GoldData:
     return GoldData(
         n_train=sliced.n_gold_train,
         n_heldout=sliced.n_gold_heldout,
@@ -71,7 +65,7 @@ def label_rows(row: Compile, gold: GoldData | None) -> list[LabelRow]:
     output = row.spec["output"]
     if output["type"] != "label":
         return []
-    labeled = _labeled(row)
+    labeled = _count_labeled(row)
     n_labeled = sum(labeled.values())
     heldout = {one["label"]: one["n"] for one in (row.evaluation or {}).get("per_class", [])}
     trains = None if gold is None else gold.labels
@@ -108,7 +102,7 @@ def _labels_in(row: Compile, sliced: SlicingOut) -> Counter[str] | None:
         return None
 
 
-def _labeled(row: Compile) -> Counter[str]:
+def _count_labeled(row: Compile) -> Counter[str]:
     states = LABELED_STATES - {CandidateState.UNVERIFIED}
     mine = Candidate.objects.of_tenant(row.tenant_id).filter(compile=row, state__in=states)
     counted: list[tuple[Any, int]] = list(mine.values_list("label").annotate(n=Count("id")).order_by())

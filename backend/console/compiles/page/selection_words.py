@@ -1,4 +1,4 @@
-"""What a slice's selection found and did, in sentences; the report itself is on the receipt and in the API."""
+"""The selection of a slice in sentences: what it found and what it did. The report is on the receipt and in the API."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -9,7 +9,6 @@ from typing import Any
 from django.urls import reverse
 
 from backend.compiles.models import Compile, StepRun
-from backend.console.compiles.figures import WORDS
 from backend.domain.evaluation.alternatives import AlternativeName
 from backend.domain.evaluation.gate_floors import ACCURACY_WORDS
 from backend.domain.ids import Prefix, encode_id
@@ -82,7 +81,7 @@ def quality_words(row: Compile) -> str:
 
 
 def rival_words(row: Compile) -> list[str]:
-    """How the model does beside the teacher, and beside the best of what else could have answered."""
+    """Say how the model does beside the teacher, and beside the best of what else could have answered."""
     rivals = (row.evaluation or {}).get("alternatives") or []
     teacher = [one for one in rivals if one["name"] == AlternativeName.TEACHER]
     others = sorted((one for one in rivals if one["name"] != AlternativeName.TEACHER), key=_accuracy, reverse=True)
@@ -124,12 +123,12 @@ def _progress(row: Compile, steps: Sequence[StepRun]) -> Verdict:
         return Verdict(tone=Tone.INFO, title="It is under way", sentence=f"{done} of {len(STEPS)} steps are done.")
     within = f", {at.done:,} of {at.total:,}" if at.total else ""
     message = f": {at.message}" if at.message else ""
-    sentence = f"{WORDS.get(at.name, at.name)}{within}{message}. {done} of {len(STEPS)} steps are done."
+    sentence = f"{at.name.capitalize()}{within}{message}. {done} of {len(STEPS)} steps are done."
     return Verdict(tone=Tone.INFO, title="It is under way", sentence=sentence)
 
 
 def _at(row: Compile) -> str:
-    return f" at {WORDS.get(row.failed_step, row.failed_step).lower()}" if row.failed_step else ""
+    return f" at {row.failed_step}" if row.failed_step else ""
 
 
 def _accuracy(rival: Mapping[str, Any]) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from backend.compiles.events import append_event
 from backend.compiles.models import StepRun
-from backend.console.compiles.page.tabs import Tab
+from backend.console.compiles.tabs import Tab
 from backend.domain.lifecycle import CompileStatus, StepName
 from backend.tenants.isolation import tenant_scope
 from tests.backend.console.compiles.test_pages import judged, logged_in_for

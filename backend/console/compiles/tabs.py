@@ -18,14 +18,14 @@ from backend.console.compiles.draft_rows import drafts_context
 from backend.console.compiles.maps import candidate_map
 from backend.console.compiles.page.gold import gold_of, label_rows
 from backend.console.compiles.page.losses import loss_curve, loss_so_far
+from backend.console.compiles.page.purchases import shown_purchases
 from backend.console.compiles.page.selection_words import pool_words
-from backend.console.compiles.purchases import shown_purchases
 from backend.console.compiles.recipe_figures import fast_paths
 from backend.console.compiles.rows import output_of
 from backend.console.compiles.slices import Pool, in_all, pools_of, shown_slices
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
-from backend.domain.planning.step_outputs import EvaluationOut, GateOut, LabelingOut
+from backend.domain.planning.step_outputs import EvaluationOut, GateOut, LabelingOut, SlicingOut
 from backend.domain.roles import Permission
 from backend.domain.spec.defaults import buys_in_rounds
 from backend.domain.spec.parsing import Spec, read_stored_spec
@@ -67,7 +67,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a tab is made from; `pools` is empty for a tab that shows none."""
+    """The material of a tab; `pools` is empty for a tab that shows none."""
 
     request: ConsoleRequest
     row: Compile
@@ -113,7 +113,8 @@ def _steps(view: View) -> dict[str, Any]:
 
 
 def _data(view: View) -> dict[str, Any]:
-    gold = gold_of(view.row, view.steps)
+    sliced = output_of(SlicingOut, view.steps)
+    gold = None if sliced is None else gold_of(view.row, sliced)
     return {"gold": gold, "label_rows": label_rows(view.row, gold)}
 
 
