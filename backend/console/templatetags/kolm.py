@@ -65,6 +65,12 @@ def ppm_pct(value: int | None) -> str:
 
 
 @register.filter
+def ppm_interval(low: int | None, high: int | None) -> str:
+    """The interval around a share, in per cent: `[91.5, 98.9]`."""
+    return NOTHING if low is None or high is None else number_words.interval(low, high)
+
+
+@register.filter
 def ppm_points(value: int | None) -> str:
     """A difference of two shares in percentage points, with its sign: -72,345 ppm is `-7.2`."""
     return NOTHING if value is None or value == "" else _minus(number_words.points(value))

@@ -54,11 +54,15 @@ def verdict_of(row: Compile, steps: Sequence[StepRun]) -> Verdict:
     """Say whether it worked; of a compile that runs, how far it is."""
     match CompileStatus(row.status):
         case CompileStatus.SUCCEEDED:
-            return Verdict(tone=Tone.GOOD, title="It worked: the gate is passed", sentence=quality_words(row))
+            return Verdict(
+                tone=Tone.GOOD,
+                title="It worked: the gate is passed",
+                sentence="Every floor is met; the model is published and signed.",
+            )
         case CompileStatus.GATE_FAILED:
             missed = next((floor for floor in (row.gate or {}).get("floors", []) if not floor["passed"]), None)
             reason = f"{missed['message'][:1].upper()}{missed['message'][1:]}." if missed else ""
-            sentence = f"{reason} Nothing is published. {quality_words(row)}".strip()
+            sentence = f"{reason} Nothing is published.".strip()
             return Verdict(tone=Tone.WARN, title="It did not pass its gate", sentence=sentence)
         case CompileStatus.FAILED:
             return Verdict(tone=Tone.BAD, title=f"It failed{_at(row)}", sentence="")
@@ -117,7 +121,7 @@ def next_steps(row: Compile) -> list[NextStep]:
 def _progress(row: Compile, steps: Sequence[StepRun]) -> Verdict:
     done = sum(step.status == StepStatus.SUCCEEDED for step in steps)
     at = next((step for step in steps if step.status == StepStatus.RUNNING), None)
-    if row.status == CompileStatus.QUEUED or (at is None and not done):
+    if row.status == CompileStatus.QUEUED:
         return Verdict(tone=Tone.INFO, title="It is queued", sentence="A worker takes it as soon as one is free.")
     if at is None:
         return Verdict(tone=Tone.INFO, title="It is under way", sentence=f"{done} of {len(STEPS)} steps are done.")

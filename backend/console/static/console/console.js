@@ -78,8 +78,9 @@
       for (const row of table.rows) {
         let at = 0;
         for (const cell of row.cells) {
-          const amount = cell.classList.contains("num") ? cell.querySelector("data.usd") : null;
-          if (amount) columns.set(at, [...(columns.get(at) || []), amount]);
+          const amount = cell.classList.contains("num") ? cell.querySelector(":scope > data.usd:first-child") : null;
+          const next = amount?.nextSibling; // an amount within a sentence is no column's
+          if (amount && amount === cell.firstChild && (!next || next.nodeName === "BR")) columns.set(at, [...(columns.get(at) || []), amount]);
           at += cell.colSpan;
         }
       }

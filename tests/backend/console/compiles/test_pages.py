@@ -105,6 +105,7 @@ def test_a_model_is_shown_beside_its_alternatives_with_the_interval_of_the_diffe
     truths = [LABELS[i % 2] for i in range(160)]
     swapped = [LABELS[1 - i % 2] for i in range(16)] + truths[16:]
     judged(row, swapped, frozen=truths)
+    change(row, status=CompileStatus.GATE_FAILED)
     text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}?tab=all")
     assert "Beside the alternatives" in text
     assert "always the commonest label" in text
