@@ -2,7 +2,7 @@
 
 from backend.compiles.draft_savings import DraftSavings
 from backend.domain.drafts.vocabulary import Repeatability
-from backend.domain.planning.estimates import usd
+from backend.domain.number_words import interval, percent, usd
 
 
 def summary(savings: DraftSavings) -> str:
@@ -13,25 +13,21 @@ def summary(savings: DraftSavings) -> str:
     >>> summary(DraftSavings(slices=Part(saving=Saving(avoided=900, verification=200), paid_microusd=1100)))
     'Net saving $0.0007, 35.0 % of what synthesis would have cost'
     """
-    net, share = dollars(savings.net_microusd), per_cent(savings.net_share_ppm)
+    net, share = usd(savings.net_microusd), per_cent(savings.net_share_ppm)
     if not share:
         return f"Net saving {net}"
     if not savings.includes_labels:
         return f"Net saving {net}, {share} of what synthesis would have cost"
     parts = [
-        f"{name} {dollars(part.saving.net)} ({per_cent(part.net_share_ppm)} of {step})"
+        f"{name} {usd(part.saving.net)} ({per_cent(part.net_share_ppm)} of {step})"
         for name, part, step in (("slices", savings.slices, "synthesis"), ("labels", savings.labels, "labelling"))
         if part.net_share_ppm is not None
     ]
     return f"Net saving {net}, {share} of what synthesis and labelling would have cost: {', '.join(parts)}"
 
 
-def dollars(microusd: int) -> str:
-    return f"-{usd(-microusd)}" if microusd < 0 else usd(microusd)
-
-
 def per_cent(share_ppm: int | None) -> str:
-    return "" if share_ppm is None else f"{share_ppm / 1e4:.1f} %"
+    return "" if share_ppm is None else percent(share_ppm)
 
 
 def teacher_time(saved_ms: int | None) -> str:
@@ -44,8 +40,7 @@ def acceptance_words(savings: DraftSavings) -> str:
     share = savings.acceptance
     words = "none was asked about"
     if share.rate_ppm is not None and share.low_ppm is not None and share.high_ppm is not None:
-        interval = f"{share.low_ppm / 1e4:.1f} to {share.high_ppm / 1e4:.1f}"
-        words = f"{share.k:,} of {share.n:,}, {per_cent(share.rate_ppm)} ({interval})"
+        words = f"{share.k:,} of {share.n:,}, {percent(share.rate_ppm)} {interval(share.low_ppm, share.high_ppm)}"
     repeated = f"; {savings.n_repeated:,} more answer the very same prompt and were not asked about"
     return words + (repeated if savings.n_repeated else "")
 
@@ -62,7 +57,7 @@ def engine_words(savings: DraftSavings) -> str:
         return ""
     return (
         f"{engine.kept:,} of {engine.written:,} tokens came from drafts: {engine.per_pass:.2f} tokens a pass of the "
-        f"engine (of {engine.proposed:,} proposed tokens it kept {engine.kept / engine.proposed * 100:.1f} %)"
+        f"engine (of {engine.proposed:,} proposed tokens it kept {percent(engine.kept * 1_000_000 // engine.proposed)})"
     )
 
 

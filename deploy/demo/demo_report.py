@@ -8,20 +8,17 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from backend.domain import number_words
+
 ACCURACY_WEIGHT = 0.40  # of the K-score; what else it weighs was measured without sampling error
 
 
 def ratio(ppm: int | None) -> str:
-    return "-" if ppm is None else f"{ppm / 1e6:.3f}"
+    return "-" if ppm is None else number_words.score(ppm)
 
 
 def usd(microusd: int | None) -> str:
-    return "-" if microusd is None else f"${microusd / 1e6:.4f}"
-
-
-def signed_usd(microusd: int) -> str:
-    """Small amounts to the micro-dollar, a loss with its sign in front."""
-    return f"{'-' if microusd < 0 else ''}${abs(microusd) / 1e6:.6f}"
+    return "-" if microusd is None else number_words.usd(microusd)
 
 
 def verdict(compile: Mapping[str, Any]) -> Text:
@@ -70,7 +67,7 @@ def drafts(rows: Sequence[Mapping[str, Any]]) -> Table:
             continue
         how = ledger["strategy"] if ledger["offered"] else ledger["arm"].replace("_", " ")
         counts = (str(ledger[name]) for name in ("offered", "accepted", "entered"))
-        table.add_row(row["name"], how, *counts, signed_usd((ledger["saving"] or {}).get("net_microusd", 0)))
+        table.add_row(row["name"], how, *counts, usd((ledger["saving"] or {}).get("net_microusd", 0)))
     return table
 
 
@@ -100,13 +97,11 @@ def bill(compile: Mapping[str, Any], bill: Mapping[str, Any]) -> Text:
         if line["counted"]:
             name = line["step"] or line["label"]
             parts[name] = parts.get(name, 0) + line["amount_microusd"]
-    parts_text = ", ".join(f"{name} {signed_usd(amount)}" for name, amount in parts.items()) or "nothing used"
-    text.append(
-        f"bill        {signed_usd(bill['total_microusd'])} for {compile['name']} {compile['id']}\n", style="bold"
-    )
+    parts_text = ", ".join(f"{name} {usd(amount)}" for name, amount in parts.items()) or "nothing used"
+    text.append(f"bill        {usd(bill['total_microusd'])} for {compile['name']} {compile['id']}\n", style="bold")
     text.append(f"            {parts_text}\n", style="dim")
-    carried = signed_usd(bill["waste_microusd"])
-    saved = signed_usd(bill["draft_savings"]["net_microusd"])
+    carried = usd(bill["waste_microusd"])
+    saved = usd(bill["draft_savings"]["net_microusd"])
     text.append(f"            carried by kolm {carried}, saved by drafts {saved}", style="dim")
     return text
 

@@ -9,16 +9,13 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
+from backend.domain.number_words import usd
+
 from .events import Event
 
 MARKS = {"pending": "·", "running": "…", "succeeded": "✓", "failed": "✗"}
 REDRAWN_EVERY_S = 0.2
 BAR = 24  # characters
-
-
-def usd(microusd: int) -> str:
-    """$0.0123: four decimals, because a step costs tenths of a cent."""
-    return f"${microusd / 1_000_000:,.4f}"
 
 
 @dataclass(slots=True)

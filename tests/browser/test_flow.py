@@ -125,10 +125,10 @@ def compile_and_watch(watched: Watched) -> str:
     )
     section = page.locator("[data-stream]").first
     expect(section).to_have_attribute("data-state", "live", timeout=20_000)
-    expect(page.locator("#progress")).to_contain_text("running", timeout=60_000)
+    expect(page.locator("#head")).to_contain_text("running", timeout=60_000)
     expect(section).to_have_attribute("data-state", "ended", timeout=200_000)
-    expect(page.locator("#progress")).to_contain_text("succeeded", timeout=20_000)
-    expect(page.locator("#results")).to_contain_text("passed", timeout=20_000)
+    expect(page.locator("#head")).to_contain_text("succeeded", timeout=20_000)
+    expect(page.locator("#head")).to_contain_text("the gate is passed", timeout=20_000)
     assert page.evaluate("window.__loaded_once") is True
     assert page.evaluate("window.__said.length") >= 1
     return page.url.rstrip("/").rpartition("/")[2].partition("?")[0].partition("#")[0]
@@ -145,6 +145,7 @@ def download_and_verify(watched: Watched, house: House, folder: Path) -> None:
     command = [sys.executable, "-m", "gpu_runners.cli", "verify", str(kept), "--keyring", str(keyring)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
+    page.locator("#tab-receipts").click()
     press(page, "Verify now")
     expect(page.locator("main")).to_contain_text("intact", timeout=20_000)
 

@@ -12,6 +12,7 @@ from backend.compiles.models import Candidate, Slice, StepRun
 from backend.compiles.states import LABELED_STATES, CandidateState
 from backend.domain.labeling.rounds import Why
 from backend.domain.lifecycle import StepName
+from backend.domain.number_words import percent
 from backend.domain.spec.parsing import LabelOutput, votes_as_needed
 from workers.labeling.asking import answers_so_far, n_answers, want_no_more
 from workers.labeling.voting import VOTED, vote_on
@@ -179,4 +180,4 @@ def _message(number: int, why: Counter[Why], facts: Mapping[str, Any]) -> str:
     n, most = why.total(), why.most_common(1)[0][0]
     what = f"{n} inputs asked again" if most == Why.ASKED_AGAIN else f"{n} more inputs, {_WORDS[most]}"
     shown = facts.get("accuracy_ppm")
-    return f"round {number}: {what}" + ("" if shown is None else f"; cross-validated {shown / 10_000:.0f} %")
+    return f"round {number}: {what}" + ("" if shown is None else f"; cross-validated {percent(shown)}")

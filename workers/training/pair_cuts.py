@@ -13,6 +13,7 @@ from backend.domain.labeling.cuts import Cut, CutResult, Pairs, compare_cuts, cu
 from backend.domain.labeling.folds import fold_of
 from backend.domain.labeling.linear_head import Floats
 from backend.domain.labeling.rounds import RoundPool
+from backend.domain.number_words import percent
 from backend.domain.spec.parsing import LabelOutput, Spec, label_names
 from workers.candidates.ranking import stack
 from workers.training.training_set import TrainingSet
@@ -60,7 +61,7 @@ def cut_message(cuts: Sequence[dict[str, Any]]) -> str:
         return ""
     default = f"{before['n'] - after['n']} pairs that the others contradict most are left out"
     what = _WORDS.get(Cut(after["name"]), default)
-    shown = [f"{one['accuracy_ppm'] / 10_000:.1f} %" for one in (after, before)]
+    shown = [percent(one["accuracy_ppm"]) for one in (after, before)]
     return f"{what}; cross-validated {shown[0]} instead of {shown[1]}"
 
 

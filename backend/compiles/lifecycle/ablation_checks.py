@@ -6,8 +6,9 @@ from backend.compiles.models import Compile, StepRun
 from backend.domain.errors import Conflict, InvalidSpec, Problem
 from backend.domain.jobs.students import Student
 from backend.domain.lifecycle import StepName, StepStatus
+from backend.domain.number_words import usd, usd_exact
 from backend.domain.planning.ablations import STUDENT_ARMS, Arm
-from backend.domain.planning.estimates import Estimate, usd
+from backend.domain.planning.estimates import Estimate
 from backend.domain.planning.step_outputs import EvaluationOut
 from backend.domain.planning.trials import TrialKind
 from backend.domain.spec.defaults import buys_in_rounds
@@ -63,8 +64,8 @@ def check_budget(expected: Estimate, budget_microusd: int) -> None:
     if budget_microusd >= least:
         return
     message = (
-        f"A budget of {usd(budget_microusd)} is below the least that this arm needs, {usd(least)} (expected "
-        f"{usd(expected.total.expected)}). Give `budget_microusd` of that much or more."
+        f"A budget of {usd_exact(budget_microusd)} is below the least that this arm needs, {usd_exact(least)} "
+        f"(expected {usd(expected.total.expected)}). Give `budget_microusd` of that much or more."
     )
     problem = Problem(pointer="/budget_microusd", message=message, code="budget_below_estimate")
     raise InvalidSpec(message, code="budget_below_estimate", problems=(problem,))

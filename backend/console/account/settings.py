@@ -103,11 +103,14 @@ def delete_teacher_key(request: Any, key: str) -> HttpResponse:
 @require_POST
 @page(Permission.KEYS, atomic=False)
 def test_teacher_key(request: Any, key: str) -> HttpResponse:
-    """Ask the provider for its list of models with this key: it costs nothing and says whether the key opens."""
+    """Ask the provider for its list of models with this key: it costs nothing and says whether the key opens. The
+    answer stands beside the key; without a script it is at the page's top."""
     session = request.team_session
     with tenant_scope(session.tenant_id):
         row = teacher_keys.find(session.tenant_id, decode_id(Prefix.TEACHER_KEY, key))
     verdict = teacher_keys.try_key(row, request.POST.get("base_url", ""))
+    if request.htmx:
+        return render(request, "console/account/key_verdict.html", {"row": row, "verdict": verdict})
     (messages.success if verdict.is_good else messages.error)(request, f"{row.name}: {verdict.text}")
     return redirect("console:settings")
 

@@ -11,6 +11,7 @@ in a table what they show. No inline style; every label is escaped.
     intervals(rows, title=...)                rows: (label, low, value, high)
     heat(matrix, rows, columns, title=...)
     card_figure(card, title=...)              a quality card's JSON
+    trade_offs(outcomes, title=...)           outcomes: Outcome(name, label, cost, low, value, high)
 
 `write` turns a number into text (`usd`, `pct`, ...). Coordinates are in per cent, so that a chart is as wide as its
 place and its letters keep their size.
@@ -21,8 +22,10 @@ from backend.console.charts.cards import card_figure
 from backend.console.charts.heat import heat
 from backend.console.charts.lines import line, sparkline
 from backend.console.charts.points import Point, scatter
+from backend.console.charts.trade_offs import Outcome, trade_offs
 
 __all__ = [
+    "Outcome",
     "Point",
     "bars",
     "card_figure",
@@ -34,4 +37,5 @@ __all__ = [
     "scatter",
     "sparkline",
     "stacked_bars",
+    "trade_offs",
 ]

@@ -96,6 +96,7 @@ def columns(
     floor, body_top = height - 20, 8
     parts = [_grid_line(tick, top, floor, body_top, write) for tick in ticks(0, top, about=3)]
     step = 100 / max(len(rows), FEWEST_COLUMNS)
+    left = (100 - step * len(rows)) / 2
     inside = []
     for i, (label, values) in enumerate(rows):
         y = 100.0
@@ -104,10 +105,10 @@ def columns(
             y -= tall
             if tall > 0:
                 tip = f"{label}, {names[j]}: {write(values[j])}"
-                x, width = percent(i * step + step * 0.12), percent(step * 0.76)
+                x, width = percent(left + i * step + step * 0.12), percent(step * 0.76)
                 inside.append(rect(x, percent(y), width, percent(tall), series_class(j), tip))  # type: ignore[arg-type]
     parts.append(_inset(join(inside), body_top, floor - body_top))
-    parts.append(_inset(join(_dates([label for label, _ in rows], step)), floor, 20))
+    parts.append(_inset(join(_dates([label for label, _ in rows], left, step)), floor, 20))
     spoken = desc or f"{rows[0][0]} to {rows[-1][0]}, at most {write(max(totals))}, {write(sum(totals))} in all"
     picture = svg(title=title, desc=spoken, height=height, body=join(parts), kind="plotted")
     return figure(picture, _stack_table(title, rows, names, write), legend(names))
@@ -205,11 +206,11 @@ def _inset(body: SafeString, y: float, height: float) -> SafeString:
     return join([opening, body, SafeString("</svg>")])
 
 
-def _dates(labels: Sequence[str], step: float) -> list[SafeString]:
+def _dates(labels: Sequence[str], left: float, step: float) -> list[SafeString]:
     """Return as many of the labels as have room, the first and the last among them."""
     every = max(1, -(-len(labels) // 6))
     shown = {i for i in range(0, len(labels), every) if len(labels) - 1 - i >= every} | {0, len(labels) - 1}
-    return [text(percent(i * step + step / 2), 14, labels[i], anchor="middle") for i in sorted(shown)]
+    return [text(percent(left + i * step + step / 2), 14, labels[i], anchor="middle") for i in sorted(shown)]
 
 
 def _tick(x: float, y: float, height: float, kind: str = "whisker") -> SafeString:

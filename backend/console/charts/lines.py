@@ -32,7 +32,7 @@ def sparkline(values: Sequence[Number | None], *, title: str, desc: str = "", wr
         return nothing(title)
     low, high = min(0.0, *known), max(0.0, *known)
     points = [
-        (share(i, 0, max(1, len(values) - 1)), None if finite(v) is None else 100 - share(v, low, high))
+        (share(i, 0, len(values) - 1), None if finite(v) is None else 100 - share(v, low, high))
         for i, v in enumerate(values)
     ]
     if high == low:
@@ -56,16 +56,19 @@ def line(
     write_x: Write = compact,
     height: int = 220,
     from_zero: bool = False,
+    span: tuple[Number, Number] | None = None,
     marks: Sequence[Series] = (),
 ) -> SafeString:
-    """`marks` are drawn as points, in the colours that follow; the table of numbers is of `series` alone."""
+    """`marks` are drawn as points, in the colours that follow; the table of numbers is of `series` alone. `span` is the
+    axis where it is longer than what is known; a value without neighbours is a point."""
     known_x = finites(x for _, points in (*series, *marks) for x, y in points if finite(y) is not None)
     known_y = finites(y for _, points in (*series, *marks) for _, y in points)
     if not known_x or not known_y:
         return nothing(title)
     low, high = min(known_y), max(known_y)
-    low = min(0.0, low) if from_zero else low
-    left, right = min(known_x), max(known_x)
+    if from_zero or low == high:
+        low, high = min(0.0, low), max(0.0, high)
+    left, right = (float(end) for end in span) if span else (min(known_x), max(known_x))
     top, floor = 8, height - 22
     parts = [_scale_line(tick, low, high, top, floor, write) for tick in ticks(low, high)]
     curves = [
@@ -78,7 +81,8 @@ def line(
     parts.append(_inset(join(curves), top, floor - top, is_stretched=True))
     places = [text(percent(share(x, left, right)), 15, write_x(x), anchor="middle") for x in ticks(left, right)]
     parts.append(_inset(join(places), floor, 20))
-    for i, (_, points) in enumerate(marks, start=len(series)):
+    alone = [(name, _without_neighbours(points)) for name, points in series]
+    for i, (_, points) in enumerate([*alone, *marks]):
         drawn = [(share(x, left, right), share(y, low, high)) for x, y in points if finite(y) is not None]
         parts += [_mark(x, floor - y / 100 * (floor - top), i) for x, y in drawn]
     spoken = desc or "; ".join(f"{name}: {_describe(points, write)}" for name, points in series)
@@ -87,9 +91,17 @@ def line(
     return figure(picture, _table(title, series, write, write_x), legend(names))
 
 
+def _without_neighbours(points: Sequence[tuple[Number, Number | None]]) -> list[tuple[Number, Number | None]]:
+    """The points that no line leads to or from."""
+    is_known = [False, *(finite(y) is not None for _, y in points), False]
+    return [point for i, point in enumerate(points) if is_known[i + 1] and not is_known[i] and not is_known[i + 2]]
+
+
 def _describe(points: Sequence[tuple[Number, Number | None]], write: Write) -> str:
     known = finites(y for _, y in points)
-    return f"from {write(known[0])} to {write(known[-1])}" if known else "nothing"
+    if not known:
+        return "nothing"
+    return f"from {write(known[0])} to {write(known[-1])}" if len(known) > 1 else write(known[0])
 
 
 def _table(title: str, series: Sequence[Series], write: Write, write_x: Write) -> SafeString:

@@ -22,6 +22,7 @@ from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Permission
 
 PAGE_SIZE = 25
+FEW = 10  # of each, on the compile's own page
 MAX_PARTS = 60
 MAX_CONFUSIONS = 20
 MAX_INPUT_CHARS = 800  # of one input; the API has all of it
@@ -66,6 +67,23 @@ def compile_answers(request: ConsoleRequest, compile: str) -> HttpResponse:
         return render(request, "console/compiles/answers.html", context | {"early": early.message})
     asked = _filters_of(request, confusions.task)
     return render(request, "console/compiles/answers.html", context | _context(request, row, confusions, asked))
+
+
+def wrong_part(row: Compile) -> dict[str, Any]:
+    """The worst of the answers page, for a page that links it: `early` says why there is none yet."""
+    try:
+        confusions = confusions_of(row)
+    except Conflict as early:
+        return {"early": early.message}
+    answers = heldout_answers(row)
+    walked = page_of_answers(answers, AnswerFilter.of_task(answers.output, is_wrong=True), limit=FEW, after=None)
+    return {
+        "confusions": confusions,
+        "worst": confusions.worst,
+        "parts": [(part, _address({_part_name(confusions): part.name})) for part in confusions.parts[:FEW]],
+        "confused": [_confusion(one) for one in confusions.counts.confusions[:FEW]],
+        "lines": [_line(one) for one in walked.answers],
+    }
 
 
 def _filters_of(request: ConsoleRequest, task: str) -> dict[str, str]:

@@ -9,7 +9,6 @@ from backend.compiles.draft_savings import DraftSavings, savings_of_compile
 from backend.compiles.draft_verdicts import AskedDrafts, Opinion, asked_drafts
 from backend.compiles.draft_words import (
     acceptance_words,
-    dollars,
     engine_words,
     repeatability_words,
     summary,
@@ -19,6 +18,7 @@ from backend.compiles.models import Compile
 from backend.console.compiles.slices import MAX_SLICES, Pool
 from backend.domain.drafts.vocabulary import Repeatability, Saving
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.number_words import usd
 
 MAX_TEXTS = 5  # of each verdict, in one slice
 MAX_TEXT_SLICES = 12
@@ -73,7 +73,7 @@ def figure_words(savings: DraftSavings) -> dict[str, str]:
     """The figure as text, the same on every page."""
     return {
         "summary": summary(savings),
-        "net": dollars(savings.net_microusd),
+        "net": usd(savings.net_microusd),
         "acceptance": acceptance_words(savings),
         "time": teacher_time(savings.saved_ms),
         "engine": engine_words(savings),

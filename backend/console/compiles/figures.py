@@ -3,7 +3,7 @@
 Counts are kept and shares derived; every figure is one that the compile's rows hold.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -270,27 +270,3 @@ def confusion_chart(evaluation: dict[str, Any]) -> dict[str, Any] | None:
         title, corner = "Confusion matrix", "truth / answer"
         shaded = heat(measured.matrix, measured.labels, measured.columns, title=title, corner=corner)
     return {"chart": shaded, "wrong": measured.wrong}
-
-
-# --- the loss curve ---------------------------------------------------------------------------------------------------
-
-
-def loss_curve(training: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The training log as the chart wants it: epochs counted through, the losses of each fit; None without one."""
-    log = training.get("training_log") or []
-    rows = [entry for entry in log if isinstance(entry.get("train_loss"), int | float)]
-    if not rows:
-        return None
-    curves = {
-        "training, calibration": [row["train_loss"] if row.get("fit") == "calibrate" else None for row in rows],
-        "validation loss": [row.get("validation_loss") for row in rows],
-        "training, every pair": [
-            row["train_loss"] if row.get("fit", "calibrate") != "calibrate" else None for row in rows
-        ],
-        "training": [None if "fit" in row else row["train_loss"] for row in rows],
-    }
-    series = [
-        {"label": label, "values": values} for label, values in curves.items() if any(v is not None for v in values)
-    ]
-    plot = {"x": list(range(1, len(rows) + 1)), "series": series, "x_label": "epoch", "y_label": "loss"}
-    return {"rows": rows, "plot": plot}

@@ -1,4 +1,4 @@
-"""All compiles of the team: filtered, searched, walked page by page; two of them go to the comparison."""
+"""All compiles of the team: filtered, searched, walked page by page; up to eight of them go to the comparison."""
 
 from datetime import date, timedelta
 from typing import Any

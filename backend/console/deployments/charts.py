@@ -45,6 +45,7 @@ def first_token_chart(hours: Sequence[tuple[datetime, Any]]) -> SafeString:
         write=lambda value: "" if value is None else f"{value:,.0f} ms",
         write_x=_hour_of(hours),
         from_zero=True,
+        span=(0, len(hours) - 1),
     )
 
 
@@ -54,7 +55,7 @@ def agreement_chart(hours: Sequence[tuple[datetime, Any]], floor_ppm: int | None
     series = [("Agreement with the teacher", agreed)]
     if floor_ppm is not None:
         series.append(("Floor", [(n, floor_ppm / 1e6) for n, share in agreed if share is not None]))
-    return line(series, title="Student against teacher", write=pct, write_x=_hour_of(hours))
+    return line(series, title="Student against teacher", write=pct, write_x=_hour_of(hours), span=(0, len(hours) - 1))
 
 
 def _hour_of(hours: Sequence[tuple[datetime, Any]]) -> Any:

@@ -120,13 +120,13 @@ def _list(request: ConsoleRequest) -> dict[str, Any]:
     shown_rows = []
     for row, hours in reading.hours_of_all(rows, now - SPAN, now):
         shown_rows.append((DeploymentShape.of(row), names.get(row.artifact_id, ""), DeploymentFiguresShape.of(hours)))
-    chosen = request.GET.get("artifact", "")
+    chosen, artifacts = request.GET.get("artifact", ""), _choices(_deployable(tenant_id))
     return {
         "rows": shown_rows,
-        "artifacts": _choices(_deployable(tenant_id)),
+        "artifacts": artifacts,
         "chosen": chosen,
         "may_release": request.team_session.may(Permission.RELEASE),
-        "example": {"name": "order-extractor", "artifact": "art_..."},
+        "example": {"name": "my-model", "artifact": artifacts[0][0]} if artifacts else None,
     }
 
 

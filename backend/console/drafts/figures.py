@@ -12,6 +12,7 @@ from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from backend.domain.drafts.vocabulary import Strategy, VerdictKind
+from backend.domain.number_words import percent
 from backend.drafts.models import Offer, Verdict
 from backend.drafts.shapes import BadDraftsShape, Rate, rate
 from backend.drafts.tallies import Band, FamilyStats
@@ -43,13 +44,19 @@ class Suspension:
 
 
 def saved_days(tenant_id: UUID, family: str | None = None) -> list[SavedDay]:
-    """The last thirty days, those without a look-up left out."""
+    """The last thirty days, each; none where no look-up was made."""
     rows = Offer.objects.of_tenant(tenant_id).filter(created_at__gte=timezone.now() - timedelta(days=DAYS))
     if family is not None:
         rows = rows.filter(family=family)
     sums = {name: Sum(f"{name}_microusd") for name in ("avoided", *_COSTS)}
     by_day = rows.annotate(day=TruncDate("created_at")).values("day").annotate(**sums).order_by("day")
-    return [SavedDay(day=row["day"], avoided=row["avoided"], costs=sum(row[name] for name in _COSTS)) for row in by_day]
+    known = {
+        row["day"]: SavedDay(day=row["day"], avoided=row["avoided"], costs=sum(row[name] for name in _COSTS))
+        for row in by_day
+    }
+    today = timezone.now().date()
+    every = [today - timedelta(days=n) for n in reversed(range(DAYS))]
+    return [known.get(day) or SavedDay(day=day, avoided=0, costs=0) for day in every] if known else []
 
 
 def bands_of(families: Sequence[FamilyStats]) -> list[Band]:
@@ -99,9 +106,7 @@ def suspensions_of(family: FamilyStats) -> list[Suspension]:
 
 def _reason(bad: dict[str, Any]) -> str:
     low, bound, votes = bad["low_ppm"] or 0, bad["bound_ppm"], bad["other_label"]
-    allowed = (
-        "the spec’s draft_cache.max_bad_rate" if bound is None else f"the {bound / 1e4:.1f} % that the spec allows"
-    )
+    allowed = "the spec’s draft_cache.max_bad_rate" if bound is None else f"the {percent(bound)} that the spec allows"
     evidence = []
     if bad["n_audited"]:
         evidence.append(
@@ -114,6 +119,6 @@ def _reason(bad: dict[str, Any]) -> str:
             f"{votes['n_fresh']} fresh picks, {votes['n_fresh_other']}."
         )
     return (
-        f"{' '.join(evidence)} At least {low / 1e4:.1f} % are bad, above {allowed}. "
+        f"{' '.join(evidence)} At least {percent(low)} are bad, above {allowed}. "
         "The teacher writes all candidates of the family anew until its drafts are purged."
     )

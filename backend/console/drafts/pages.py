@@ -18,7 +18,7 @@ from backend.console.charts import columns, intervals
 from backend.console.compiles.draft_rows import figure_words
 from backend.console.drafts.figures import DAYS, SavedDay, bands_of, kinship_rates, saved_days, suspensions_of
 from backend.console.drafts.newest import newest_verdicts
-from backend.console.templatetags.kolm import count, pct, usd, usd_short
+from backend.console.templatetags.kolm import count, money, pct
 from backend.domain.errors import InvalidInput, NotFound
 from backend.domain.roles import Permission
 from backend.drafts.purging import purge_family
@@ -104,8 +104,8 @@ def _savings_chart(days: Sequence[SavedDay]) -> SafeString:
     remainder."""
     rows = [(f"{row.day:%m-%d}", [max(0, row.net), row.costs]) for row in days]
     net = sum(row.net for row in days)
-    desc = f"{usd(net)} net of {usd(sum(row.avoided for row in days))} avoided"
-    return columns(rows, ["Net saving", "Verification and audits"], title="Savings by day", desc=desc, write=usd_short)
+    desc = f"{money(net)} net of {money(sum(row.avoided for row in days))} avoided"
+    return columns(rows, ["Net saving", "Verification and audits"], title="Savings by day", desc=desc, write=money)
 
 
 def _acceptance_chart(rates: Sequence[tuple[str, Rate]], *, title: str) -> SafeString | None:

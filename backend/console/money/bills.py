@@ -17,7 +17,7 @@ from backend.console.access import ConsoleRequest, page
 from backend.console.charts import bars, columns
 from backend.console.money.groups import grouped_bill
 from backend.console.money.periods import Month, month, months_since
-from backend.console.templatetags.kolm import usd, usd_short
+from backend.console.templatetags.kolm import money
 from backend.domain.cost_tags import NAME_PATTERN, tag_problems
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.money.ledger import ACCRUED
@@ -69,7 +69,8 @@ def bills(request: ConsoleRequest) -> HttpResponse:
     group, tag = _group(request.GET.get("by")), _tag(request.GET.get("tag"))
     bill = period_bill(tenant_id, shown.start, shown.end)
     days = usage_by(tenant_id, Group.DAY, shown.start, shown.end)
-    by_day = [(row.key[5:], [row.charged_microusd, row.waste_microusd]) for row in days]
+    used = {row.key: [row.charged_microusd, row.waste_microusd] for row in days}
+    by_day = [(day[5:], used.get(day, [0, 0])) for day in shown.days]
     rows = usage_by(tenant_id, group, shown.start, shown.end, tag=tag)
     is_present = shown.start <= account.period_start < shown.end
     context = {
@@ -84,7 +85,7 @@ def bills(request: ConsoleRequest) -> HttpResponse:
         "bill": bill,
         "grouped": grouped_bill(tenant_id, shown, bill),
         **_sections(bill),
-        "days": columns(by_day, _NAMES, title="Spend by day", write=usd_short),
+        "days": columns(by_day, _NAMES, title="Spend by day", write=money),
         "has_usage": bool(days),
         **_drill_down(tenant_id, group, rows),
         **_tags(tenant_id, shown, group, tag),
@@ -176,7 +177,7 @@ def _drill_down(tenant_id: UUID, group: str, rows: Sequence[UsageRow]) -> dict[s
         "n_more": len(rows) - len(shown),
         "bars": None
         if group == Group.DAY or not charged
-        else bars(charged, title=f"Charged by {title.lower()}", write=usd, head="US dollars"),
+        else bars(charged, title=f"Charged by {title.lower()}", write=money, head="US dollars"),
         "group_title": title,
     }
 

@@ -1,7 +1,7 @@
 """The month that a money page is about: `?month=2026-11`, the present one without."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from django.utils import timezone
 
@@ -21,6 +21,11 @@ class Month:
     @property
     def key(self) -> str:
         return f"{self.start:%Y-%m}"
+
+    @property
+    def days(self) -> list[str]:
+        """Every day, as `2026-11-30`."""
+        return [f"{self.start + timedelta(days=n):%Y-%m-%d}" for n in range((self.end - self.start).days)]
 
     @property
     def title(self) -> str:

@@ -18,7 +18,7 @@ from backend.console import charts
 from backend.console.access import ConsoleRequest, TeamSession, page
 from backend.console.id_search import address_of, is_public_id
 from backend.console.shell import IS_LOCAL
-from backend.console.templatetags.kolm import usd_short
+from backend.console.templatetags.kolm import money
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepStatus
 from backend.domain.roles import Permission
@@ -151,8 +151,8 @@ def _spend_by_day(tenant_id: UUID) -> dict[str, Any]:
     rows = usage_by(tenant_id, "day", datetime(first.year, first.month, first.day, tzinfo=UTC), now)
     by_day = {date.fromisoformat(row.key): row.charged_microusd for row in rows}
     values = [by_day.get(first + timedelta(days=i), 0) for i in range(N_DAYS)]
-    summary = f"{usd_short(sum(values))} in {N_DAYS} days, {usd_short(values[-1])} today"
-    picture = charts.sparkline(values, title="Spend per day", desc=summary, write=usd_short)
+    summary = f"{money(sum(values))} in {N_DAYS} days, {money(values[-1])} today"
+    picture = charts.sparkline(values, title="Spend per day", desc=summary, write=money)
     return {"spark": picture, "spend_30d": sum(values), "n_days": N_DAYS}
 
 

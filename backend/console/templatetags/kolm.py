@@ -4,20 +4,20 @@ whatever comes from a customer or a teacher is escaped."""
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 from typing import Any
 
 from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from backend.compiles.draft_words import dollars
-from backend.console.api_examples import curl_line
+from backend.console.api_examples import SMALL_SPEC, curl_line
+from backend.domain import number_words
 
 register = template.Library()
 
 NOTHING = "–"
-MICRO = Decimal(1_000_000)
+_OF_SPECS = ("/v1/compiles", "/v1/compiles/estimate")
 
 STATE_OF = {
     "good": "succeeded done active delivered paid published passed enabled verified available accepted ok kept",
@@ -32,56 +32,64 @@ _STATE = {word: state for state, words in STATE_OF.items() for word in words.spl
 
 
 @register.filter
-def usd(microusd: int | Decimal | None) -> str:
-    """Micro-USD in full: `$1.2345`, with all six places where there is something in them."""
+def usd(microusd: int | Decimal | None) -> SafeString | str:
+    """Dollars to three significant digits; the exact amount shows on hover and is what a script reads."""
     if microusd is None or microusd == "":
         return NOTHING
-    amount = Decimal(microusd)
-    places = 4 if amount % 100 == 0 else 6
-    return _dollars(amount, places)
+    exact = number_words.usd_exact(microusd)
+    value = exact.replace("$", "").replace(",", "")
+    return format_html('<data class="usd" value="{}" title="{}">{}</data>', value, exact, _minus(money(microusd)))
 
 
 @register.filter
-def usd_short(microusd: int | Decimal | None) -> str:
-    """Format to the cent where there are cents, for headings: `$12.35`; a smaller amount in full."""
-    if microusd is None or microusd == "":
-        return NOTHING
-    amount = Decimal(microusd)
-    return usd(microusd) if 0 < abs(amount) < 100_000 else _dollars(amount, 2)
+def signed_usd(microusd: int | None) -> SafeString | str:
+    """A difference of two amounts, with its sign in front."""
+    shown = usd(microusd)
+    return shown.replace(">$", ">+$", 1) if microusd and microusd > 0 else shown
 
 
-def _dollars(microusd: Decimal, places: int) -> str:
-    value = (abs(microusd) / MICRO).quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN)
-    return f"{'−' if microusd < 0 else ''}${value:,}"
-
-
-@register.filter
-def draft_usd(microusd: int | None) -> str:
-    """Write what drafts saved or cost as the API, the command line and the demo do."""
-    return NOTHING if microusd is None or microusd == "" else dollars(microusd)
+def money(microusd: int | Decimal | None) -> str:
+    """The text of an amount, for charts and attributes."""
+    return NOTHING if microusd is None else number_words.usd(microusd)
 
 
 @register.filter
-def ppm(value: int | None, places: int = 3) -> str:
-    """Parts per million as a share of one: 897000 is `0.897`."""
-    return NOTHING if value is None or value == "" else f"{value / 1_000_000:.{places}f}"
+def ppm(value: int | None) -> str:
+    """Parts per million as a score of one: 897000 is `0.897`."""
+    return NOTHING if value is None or value == "" else _minus(number_words.score(value))
 
 
 @register.filter
 def ppm_pct(value: int | None) -> str:
-    return NOTHING if value is None or value == "" else pct(value / 1_000_000)
+    return NOTHING if value is None or value == "" else _minus(number_words.percent(round(value)))
+
+
+@register.filter
+def ppm_interval(low: int | None, high: int | None) -> str:
+    """The interval around a share, in per cent: `[91.5, 98.9]`."""
+    return NOTHING if low is None or high is None else number_words.interval(low, high)
 
 
 @register.filter
 def ppm_points(value: int | None) -> str:
     """A difference of two shares in percentage points, with its sign: -72,345 ppm is `-7.2`."""
-    return NOTHING if value is None or value == "" else f"{value / 10_000:+.1f}"
+    return NOTHING if value is None or value == "" else _minus(number_words.points(value))
 
 
 @register.filter
 def pct(share: float | Decimal | None) -> str:
     """A share of one in per cent: 0.897 is `89.7 %`."""
-    return NOTHING if share is None or share == "" else f"{float(share) * 100:.1f} %"
+    return NOTHING if share is None or share == "" else ppm_pct(round(float(share) * 1_000_000))
+
+
+@register.filter
+def ms(microseconds: float | None) -> str:
+    """A time that is kept in microseconds: 83,399 is `83.4 ms`."""
+    return NOTHING if microseconds is None or microseconds == "" else number_words.milliseconds(microseconds)
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−", 1)
 
 
 @register.filter
@@ -129,7 +137,7 @@ def when(moment: datetime | str | None) -> str:
     at = _moment(moment)
     if at is None:
         return NOTHING
-    return format_html('<time datetime="{}" data-local>{}</time>', at.isoformat(), at.strftime("%Y-%m-%d %H:%M UTC"))
+    return format_html('<time datetime="{}" data-local>{}</time>', at.isoformat(), f"{at.day} {at:%b %Y %H:%M} UTC")
 
 
 @register.filter
@@ -227,7 +235,10 @@ def api_request(method: str, path: str, body: Any = None, summary: str = "Show a
 
 @register.inclusion_tag("console/parts/empty.html")
 def empty(text: str, method: str = "", path: str = "", body: Any = None) -> dict[str, Any]:
-    """Render what an empty list says, with the exact line that changes that."""
+    """Render what an empty list says, with the exact line that changes that: it runs as it is pasted. A line that wants
+    a spec has a small one."""
+    if method == "POST" and path in _OF_SPECS and body is None:
+        body = SMALL_SPEC
     return {"text": text, "curl": curl_line(method, path, body) if method else ""}
 
 

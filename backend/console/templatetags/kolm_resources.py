@@ -3,6 +3,7 @@
 from django import template
 
 from backend.console.templatetags.kolm import bytes_
+from backend.domain import number_words
 
 register = template.Library()
 
@@ -16,16 +17,7 @@ def signed_ppm(value: int | None) -> str:
     >>> signed_ppm(12_345), signed_ppm(-500_000), signed_ppm(None)
     ('+0.012', '−0.500', '–')
     """
-    return NOTHING if value is None else _sign(value) + f"{abs(value) / 1e6:.3f}"
-
-
-@register.filter
-def signed_usd(value: int | None) -> str:
-    """
-    >>> signed_usd(1_250_000), signed_usd(-1)
-    ('+$1.25', '−$0.000001')
-    """
-    return NOTHING if value is None else _sign(value) + usd_exact(abs(value))
+    return NOTHING if value is None else _sign(value) + number_words.score(abs(value))
 
 
 @register.filter
@@ -34,25 +26,9 @@ def signed_bytes(value: int | None) -> str:
 
 
 @register.filter
-def usd_exact(value: int | None) -> str:
-    """Format to the micro-dollar, at least in cents: what a bill is checked with.
-
-    >>> usd_exact(1_230_000), usd_exact(42), usd_exact(-1_000_001)
-    ('$1.23', '$0.000042', '−$1.000001')
-    """
-    if value is None:
-        return NOTHING
-    whole, micro = divmod(abs(value), 1_000_000)
-    digits = f"{micro:06d}"
-    while len(digits) > 2 and digits.endswith("0"):
-        digits = digits[:-1]
-    return f"{MINUS if value < 0 else ''}${whole:,}.{digits}"
-
-
-@register.filter
 def percent_of(part: int | None, whole: int | None) -> int:
-    """0 to 100, for <progress>; 0 where there is nothing to divide."""
-    return 0 if not part or not whole else max(0, min(100, part * 100 // whole))
+    """0 to 100, for <progress>, and 1 for the smallest part; 0 where there is nothing to divide."""
+    return 0 if not part or part < 0 or not whole else max(1, min(100, part * 100 // whole))
 
 
 @register.filter

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from backend.domain.evaluation.classification import PPM, percent
+from backend.domain.evaluation.classification import PPM
 from backend.domain.evaluation.paired import Paired, mean_difference
 
 Marks = Sequence[int]
@@ -168,12 +168,3 @@ def label_alternatives(
 def worst_rival(alternatives: Sequence[Alternative]) -> Alternative | None:
     """The one that beats the model most clearly, or comes nearest to it, of those that it is held to."""
     return min((one for one in alternatives if one.is_held_to), key=lambda one: one.high_ppm, default=None)
-
-
-def points(ppm: int) -> str:
-    """A difference in percentage points, with its sign; rounded towards 0 to a tenth.
-
-    >>> points(-72_345), points(0), points(31_000)
-    ('-7.2', '+0.0', '+3.1')
-    """
-    return f"{'-' if ppm < 0 else '+'}{percent(abs(ppm)).removesuffix(' %')}"

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from backend.domain.evaluation.classification import percent
 from backend.domain.evaluation.quality_card import Basis, Place, WhyNot
+from backend.domain.number_words import interval, milliseconds, percent, score, usd
 
 NOTHING = "–"
-MICRO = 1_000_000
 _PLACES = {Place.RUNNER: "on a runner", Place.HOME: "at home"}
 _WHY_NOT = {
     WhyNot.NOT_CHEAPER: "never: an answer costs no less than the teacher's",
@@ -23,8 +22,7 @@ def accuracy_words(row: Mapping[str, Any]) -> str:
     """
     if row["accuracy_ppm"] is None:
         return NOTHING
-    low, high = (percent(row[name]).removesuffix(" %") for name in ("low_ppm", "high_ppm"))
-    return f"{percent(row['accuracy_ppm'])} [{low}, {high}]"
+    return f"{percent(row['accuracy_ppm'])} {interval(row['low_ppm'], row['high_ppm'])}"
 
 
 def time_words(row: Mapping[str, Any]) -> str:
@@ -35,24 +33,17 @@ def time_words(row: Mapping[str, Any]) -> str:
     """
     if row["answer_us"] is None:
         return NOTHING
-    words = f"{row['answer_us'] / 1000:,.3g} ms" if row["answer_us"] < MICRO else f"{row['answer_us'] / 1000:,.0f} ms"
+    words = milliseconds(row["answer_us"])
     return words if row["time_kind"] == "own" else f"{words} a request"
 
 
 def price_words(per_1000_microusd: int | None) -> str:
-    """Dollars for 1,000 answers, to three digits below a dollar.
+    """Dollars for 1,000 answers.
 
     >>> price_words(750), price_words(30_750), price_words(1_234_500), price_words(0), price_words(None)
-    ('$0.00075', '$0.0307', '$1.23', '$0', '–')
+    ('$0.00075', '$0.0308', '$1.23', '$0', '–')
     """
-    if per_1000_microusd is None:
-        return NOTHING
-    dollars = per_1000_microusd / MICRO
-    if dollars >= 1 or not dollars:
-        return f"${dollars:,.2f}" if dollars else "$0"
-    places = next(n for n in range(1, 7) if per_1000_microusd * 10**n >= MICRO) + 2
-    text = f"{dollars:.{min(places, 6)}f}"
-    return f"${text.rstrip('0')}"
+    return NOTHING if per_1000_microusd is None else usd(per_1000_microusd)
 
 
 def row_words(row: Mapping[str, Any]) -> str:
@@ -96,6 +87,6 @@ def sure_words(sure: Mapping[str, Any] | None) -> str:
     bounds = {"low_ppm": sure["accuracy_low_ppm"], "high_ppm": sure["accuracy_high_ppm"]}
     right = accuracy_words({"accuracy_ppm": sure["accuracy_ppm"], **bounds})
     return (
-        f"Sure (confidence from {sure['threshold_ppm'] / MICRO:.3f}) of {sure['n_sure']:,} of {sure['n']:,} held-out "
+        f"Sure (confidence from {score(sure['threshold_ppm'])}) of {sure['n_sure']:,} of {sure['n']:,} held-out "
         f"answers: {right} of them are right, {percent(sure['target_ppm'])} is wanted."
     )

@@ -56,15 +56,6 @@ def interval_ppm(successes: float, n: int, confidence: float = 0.95) -> tuple[in
     return math.floor(low * PPM), math.ceil(high * PPM)
 
 
-def percent(ppm: int) -> str:
-    """Rounded down to a tenth, so that what is written never passes a floor that was failed.
-
-    >>> percent(799_999)
-    '79.9 %'
-    """
-    return f"{ppm // 10_000}.{ppm // 1_000 % 10} %"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassRow:
     """One label on held-out data: `n` gold examples, how often it was `predicted`, and how often rightly. The interval

@@ -11,9 +11,10 @@ from enum import StrEnum
 from typing import Any
 
 from backend.domain.errors import InvalidInput
-from backend.domain.evaluation.alternatives import WORDS, Alternative, AlternativeName, points, worst_rival
-from backend.domain.evaluation.classification import PPM, Evaluation, percent
+from backend.domain.evaluation.alternatives import WORDS, Alternative, AlternativeName, worst_rival
+from backend.domain.evaluation.classification import PPM, Evaluation
 from backend.domain.evaluation.generative import GenerativeEvaluation
+from backend.domain.number_words import percent, points, score
 
 ACCURACY_WORDS = {
     "field_f1": "mean field F1",
@@ -112,7 +113,7 @@ def label_floors(
             required_ppm(options.worst_class_recall),
             f"recall of the worst label, {worst.label!r} ({worst.correct} of {worst.n})" if worst else "no labels",
         ),
-        _floor(FloorName.K_MIN, composite_ppm, required_ppm(options.k_min), "k_score"),
+        _floor(FloorName.K_MIN, composite_ppm, required_ppm(options.k_min), "K-score"),
     ]
     return tuple(f for f in floors if options.beat_majority or f.name is not FloorName.BEAT_MAJORITY)
 
@@ -156,7 +157,7 @@ def generative_floors(
     if (worst := evaluation.worst_field) is not None:
         what = f"F1 of the worst field, {worst.label!r} ({worst.correct} right of {worst.n})"
         floors.append(_floor(FloorName.WORST_FIELD_F1, worst.f1_ppm, required_ppm(options.worst_class_recall), what))
-    return (*floors, _floor(FloorName.K_MIN, composite_ppm, required_ppm(options.k_min), "k_score"))
+    return (*floors, _floor(FloorName.K_MIN, composite_ppm, required_ppm(options.k_min), "K-score"))
 
 
 def held_to(options: GateOptions, alternatives: Sequence[Alternative]) -> Alternative | None:
@@ -194,7 +195,8 @@ def _floor(
     name: FloorName, measured: int, required: int, what: str, *, unit: str = "ppm", passed: bool | None = None
 ) -> Floor:
     passed = measured >= required if passed is None else passed
-    has, needs = (str(measured), str(required)) if unit == "count" else (percent(measured), percent(required))
+    write = str if unit == "count" else score if name is FloorName.K_MIN else percent
+    has, needs = write(measured), write(required)
     comparison = "more than" if name in PASSED_ONLY and not (passed and measured == required) else "at least"
     verdict = "ok" if passed else "too low"
     message = f"{verdict}: {has}, required {comparison} {needs}: {what}"

@@ -1,10 +1,11 @@
 """The advice after a failed gate of a json or text task: `next_steps` has the rules of thumb, this
 file the words for answers and fields."""
 
-from backend.domain.evaluation.classification import PPM, percent
+from backend.domain.evaluation.classification import PPM
 from backend.domain.evaluation.generative import FieldRow, GenerativeEvaluation
 from backend.domain.evaluation.means import Means
 from backend.domain.evaluation.next_steps import heldout_needed
+from backend.domain.number_words import percent
 
 
 def for_accuracy(evaluation: GenerativeEvaluation, lower_ppm: int, means: Means) -> str:

@@ -8,10 +8,11 @@ down to; how far they reach is not known before the next compile, and they are n
 import math
 from dataclasses import dataclass
 
-from backend.domain.evaluation.classification import PPM, Evaluation, percent
+from backend.domain.evaluation.classification import PPM, Evaluation
 from backend.domain.evaluation.gate_floors import ACCURACY_WORDS
 from backend.domain.evaluation.kscore import SCALES, WEIGHTS, AnyEvaluation, KScore
 from backend.domain.evaluation.means import Means
+from backend.domain.number_words import percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

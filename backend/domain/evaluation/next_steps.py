@@ -17,12 +17,12 @@ from backend.domain.evaluation.classification import (
     PPM,
     ClassRow,
     Evaluation,
-    percent,
     upper_place,
     wilson_interval,
 )
 from backend.domain.evaluation.levers import Lever
 from backend.domain.evaluation.means import Means
+from backend.domain.number_words import percent
 
 NEAR_MISS_PPM = 20_000
 

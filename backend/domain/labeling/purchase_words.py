@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backend.domain.number_words import percent, usd
+
 ASKED_AGAIN = "asked_again"
 CANDIDATES = "candidates"
 _PARTS = {  # of a round of inputs, in the order of a line
@@ -76,7 +78,7 @@ class RoundLine:
     @property
     def accuracy(self) -> str:
         """The accuracy as a text, "" for none."""
-        return "" if self.accuracy_ppm is None else f"{self.accuracy_ppm / 10_000:.1f} %"
+        return "" if self.accuracy_ppm is None else percent(self.accuracy_ppm)
 
 
 def all_entries(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -132,7 +134,7 @@ def _candidates(entry: Mapping[str, Any]) -> str:
     what = f"{entry.get('n', 0):,} candidates for {', '.join(entry.get('slices', ()))}"
     if "n_kept" not in entry:
         return what
-    return f"{what}; {entry['n_kept']:,} kept, ${entry.get('cost_microusd', 0) / 1e6:.6f}"
+    return f"{what}; {entry['n_kept']:,} kept, {usd(entry.get('cost_microusd', 0))}"
 
 
 def _purchase(entry: Mapping[str, Any]) -> str:

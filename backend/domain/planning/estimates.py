@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from decimal import Decimal
 
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.lifecycle import StepName
@@ -25,6 +24,7 @@ from backend.domain.money.teacher_prices import (
     unit_warnings,
 )
 from backend.domain.money.vendor_prices import NO_PRICES, PriceTable
+from backend.domain.number_words import usd, usd_exact
 from backend.domain.planning.prompt_sizes import (
     answer_prompt_tokens,
     counting_of,
@@ -223,20 +223,14 @@ def check_budget(estimated: Estimate, budget_microusd: int) -> None:
     if budget_microusd >= least:
         return
     message = (
-        f"a budget of {usd(budget_microusd)} is below the least this compile needs, {usd(least)} (estimate: "
-        f"{usd(total.low)} to {usd(total.high)}, expected {usd(total.expected)}; one batch of calls may need "
-        f"{usd(estimated.worst_batch)}); raise budget.usd, or lower sampling.n_candidates or teacher.concurrency"
+        f"a budget of {usd_exact(budget_microusd)} is below the least this compile needs, {usd_exact(least)} "
+        f"(estimate: {usd(total.low)} to {usd(total.high)}, expected {usd(total.expected)}; one batch of calls may "
+        f"need {usd(estimated.worst_batch)}); raise budget.usd, or lower sampling.n_candidates or teacher.concurrency"
     )
     problem = Problem(pointer="/budget/usd", message=message, code="budget_below_estimate")
     raise InvalidSpec(
         f"The spec is not valid: /budget/usd: {message}", code="budget_below_estimate", problems=(problem,)
     )
-
-
-def usd(microusd: int) -> str:
-    """`$0.0123`: four decimals, six where four would hide the amount."""
-    amount = Decimal(microusd) / 1_000_000
-    return f"${amount:.4f}" if microusd % 100 == 0 or microusd >= 10_000 else f"${amount:.6f}"
 
 
 def _mean_tokens(spec: Spec, shown: Sequence[str], by: Counting) -> float:

@@ -5,10 +5,11 @@ Only bases whose shapes are known are weighed; another one may be small, and is 
 """
 
 from backend.domain.errors import InvalidSpec, Problem
-from backend.domain.evaluation.classification import PPM, percent
+from backend.domain.evaluation.classification import PPM
 from backend.domain.evaluation.gate_floors import required_ppm
 from backend.domain.evaluation.kscore import WEIGHTS, composite_ppm, size_ppm
 from backend.domain.evaluation.own_time import Unit
+from backend.domain.number_words import score
 from backend.domain.planning.adapter_sizes import PARAMETERS_A_RANK, sizes_of_count
 from backend.domain.planning.trials import TrialKind, first_kind, may_be_causal, part_of
 from backend.domain.spec.models import Spec
@@ -35,8 +36,8 @@ def check_reachable(spec: Spec) -> None:
     mended = f"lower gate.k_min to {most[kind] // 1000 / 1000:g} or less"
     smaller = f", lower {name}.rank from {part.rank}" if part.rank > 1 else ""
     message = (
-        f"not even a perfect model could reach a K-score of {percent(required_ppm(spec.gate.k_min))}: with the adapter "
-        f"of this base and rank it has at most {percent(most[kind])}; {mended}{smaller}, or take a "
+        f"not even a perfect model could reach a K-score of {score(required_ppm(spec.gate.k_min))}: with the adapter "
+        f"of this base and rank it has at most {score(most[kind])}; {mended}{smaller}, or take a "
         f"smaller {_BASES[kind]}."
     )
     problem = Problem(pointer="/gate/k_min", message=message, code="gate_unreachable")

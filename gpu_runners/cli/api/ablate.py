@@ -14,10 +14,10 @@ from typing import Any
 
 import click
 
+from backend.domain.number_words import interval, percent, points, usd
 from gpu_runners.cli.api.compile_outcome import print_accepted
 from gpu_runners.cli.api.compiles import follow
 from gpu_runners.cli.api.connection import Connect, api_options
-from gpu_runners.cli.display.printing import usd
 from gpu_runners.cli.exit_codes import FAILED, OK, USAGE, exit_code_of
 from gpu_runners.cli.options import SPEC_HELP, json_option
 from gpu_runners.cli.terminal import fail
@@ -185,7 +185,7 @@ def _saving(ours: Row, theirs: Row) -> str:
 
 def _side(side: Row) -> tuple[str, str, str, str]:
     low, high = side["accuracy_low_ppm"], side["accuracy_high_ppm"]
-    accuracy = f"{side['accuracy_ppm'] / 1e4:.1f} % ({low / 1e4:.1f} to {high / 1e4:.1f})"
+    accuracy = f"{percent(side['accuracy_ppm'])} {interval(low, high)}"
     return str(side["n_labels"]), usd(side["label_cost_microusd"]), str(side["n_pairs"]), accuracy
 
 
@@ -194,7 +194,7 @@ def _difference(paired: Row) -> str:
 
 
 def _points(paired: Row) -> tuple[str, str, str]:
-    difference, low, high = (f"{paired[name] / 1e4:+.1f}" for name in ("difference_ppm", "low_ppm", "high_ppm"))
+    difference, low, high = (points(paired[name]) for name in ("difference_ppm", "low_ppm", "high_ppm"))
     return difference, low, high
 
 

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from backend.domain.number_words import percent, points, score, usd
 from gpu_runners.cli.display.next_commands import print_next, print_quality
-from gpu_runners.cli.display.printing import usd
 from gpu_runners.cli.display.purchases import print_purchases
 from gpu_runners.cli.display.saved_drafts import saved_lines
 from gpu_runners.cli.exit_codes import FAILED, GATE_FAILED, OK
@@ -116,7 +116,8 @@ def _trial(trial: Row) -> str:
     if trial.get("failure"):
         return f"no model  {who}: {trial['failure']}"
     floor = f"  below the gate: {trial['first_failed']}" if trial.get("first_failed") else ""
-    return f"K {trial.get('k_score_ppm', 0) / 1e6:.3f}  {trial.get('accuracy_ppm', 0) / 1e4:5.1f} % right  {who}{floor}"
+    right = percent(trial.get("accuracy_ppm", 0))
+    return f"K {score(trial.get('k_score_ppm', 0))}  {right:>7} right  {who}{floor}"
 
 
 def print_alternatives(evaluation: Row) -> None:
@@ -125,10 +126,10 @@ def print_alternatives(evaluation: Row) -> None:
     if rows:
         print(f"beside the alternatives, on {max(one.get('n', 0) for one in rows)} held-out rows:")
     for one in rows:
-        low, high = one.get("difference_low_ppm", 0) / 1e4, one.get("difference_high_ppm", 0) / 1e4
-        own, theirs = one.get("model_accuracy_ppm", 0) / 1e4, one.get("accuracy_ppm", 0) / 1e4
+        low, high = (points(one.get(f"difference_{end}_ppm", 0)) for end in ("low", "high"))
+        own, theirs = (percent(one.get(name, 0)) for name in ("model_accuracy_ppm", "accuracy_ppm"))
         words = one.get("words") or one.get("name")
-        print(f"  {own:5.1f} % beside {theirs:5.1f} %  [{low:+.1f}, {high:+.1f}]  {words} (n = {one.get('n')})")
+        print(f"  {own:>7} beside {theirs:>7}  [{low}, {high}]  {words} (n = {one.get('n')})")
 
 
 def _comparison(row: Row, last: Row | None) -> str:

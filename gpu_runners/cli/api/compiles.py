@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
+from backend.domain.number_words import usd
 from gpu_runners.cli.api.compile_outcome import file_of, print_accepted, print_outcome, save_artifact
 from gpu_runners.cli.api.connection import Connect, api_options, run_command
-from gpu_runners.cli.display.printing import print_json, usd
+from gpu_runners.cli.display.printing import print_json
 from gpu_runners.cli.display.progress import watching
 from gpu_runners.cli.exit_codes import FAILED, OK
 from gpu_runners.cli.options import AMOUNT, SPEC_HELP, json_option

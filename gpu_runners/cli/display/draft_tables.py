@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from backend.domain.planning.estimates import usd
+from backend.domain.number_words import interval, percent, usd
 from gpu_runners.cli.display.saved_drafts import saved_lines
 from gpu_runners.terminal_text import as_line, raw
 
@@ -86,7 +86,7 @@ def _preview_cells(part: Row) -> list[str]:
         f"{part['expected_accepted']:.1f}",
         _interval(part["acceptance_low_ppm"], part["acceptance_high_ppm"]),
         _break_even(part["break_even_ppm"]),
-        _usd(part["expected_net_microusd"]),
+        usd(part["expected_net_microusd"]),
     ]
 
 
@@ -120,13 +120,13 @@ def _lookups(lookups: Row) -> list[str]:
         return ["  no slice has looked for drafts yet"]
     arms = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in lookups["arms"].items())
     costs = (
-        f"{_usd(lookups[f'{name}_microusd'])} {words}"
+        f"{usd(lookups[f'{name}_microusd'])} {words}"
         for name, words in (("verification", "verification"), ("embedding", "embedding"), ("audit", "audits"),
                             ("exploration", "exploration"))
     )  # fmt: skip
     return [
         f"  {lookups['n_lookups']:,} slices looked: {arms}",
-        f"  slices: {lookups['n_reused']:,} drafts entered a pool; avoided {_usd(lookups['avoided_microusd'])}, "
+        f"  slices: {lookups['n_reused']:,} drafts entered a pool; avoided {usd(lookups['avoided_microusd'])}, "
         f"less {', '.join(costs)}",
     ]
 
@@ -161,7 +161,7 @@ def _strategies(rows: list[tuple[Row, Row]]) -> Table:
         if part["judge_refusal"]:
             state = f"the teacher judges in its place: {part['judge_refusal']}"
         by = f"{part['strategy']}: {part['judge']}" if part["judge"] else part["strategy"]
-        cells = (_rate(lookups["acceptance"]), tokens, _usd(lookups["net_microusd"]), rate, state)
+        cells = (_rate(lookups["acceptance"]), tokens, usd(lookups["net_microusd"]), rate, state)
         _add(table, _teacher(scope["teacher"]), by, *cells)
     return table
 
@@ -219,10 +219,6 @@ def _short(text: str | None) -> str:
     return whole if len(whole) <= TEXT_CHARACTERS else whole[: TEXT_CHARACTERS - 1] + "…"
 
 
-def _usd(microusd: int) -> str:
-    return f"-{usd(-microusd)}" if microusd < 0 else usd(microusd)
-
-
 def _rate(rate: Row) -> str:
     if rate["rate_ppm"] is None:
         return "nothing asked about yet"
@@ -232,11 +228,11 @@ def _rate(rate: Row) -> str:
 
 
 def _interval(low_ppm: int | None, high_ppm: int | None) -> str:
-    return "" if low_ppm is None or high_ppm is None else f"({low_ppm / 1e4:.1f} to {high_ppm / 1e4:.1f})"
+    return "" if low_ppm is None or high_ppm is None else interval(low_ppm, high_ppm)
 
 
 def _percent(share_ppm: int | None) -> str:
-    return "" if share_ppm is None else f"{share_ppm / 1e4:.1f} %"
+    return "" if share_ppm is None else percent(share_ppm)
 
 
 def _break_even(share_ppm: int | None) -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from backend.domain import number_words
 from gpu_runners.terminal_text import as_text, raw
 
 WIDTH = 200  # where there is no terminal to ask
@@ -60,12 +61,11 @@ def when(value: Any) -> str:
 
 
 def usd(microusd: int | None) -> str:
-    """$0.0123: four decimals, because a step costs tenths of a cent."""
-    return "" if microusd is None else f"{'-' if microusd < 0 else ''}${abs(microusd) / 1_000_000:,.4f}"
+    return "" if microusd is None else number_words.usd(microusd)
 
 
 def score(ppm: int | None) -> str:
-    return "" if ppm is None else f"{ppm / 1e6:.3f}"
+    return "" if ppm is None else number_words.score(ppm)
 
 
 def _text(name: str, value: Any) -> str:
@@ -73,6 +73,8 @@ def _text(name: str, value: Any) -> str:
         return usd(value)
     if name.endswith("_ppm") and isinstance(value, int):
         return score(value)
+    if name.endswith("_us") and isinstance(value, int):
+        return number_words.milliseconds(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list) and all(isinstance(each, str) for each in value):

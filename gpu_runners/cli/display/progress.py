@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from backend.domain.number_words import usd
 from gpu_runners.kolm.events import Event
-from gpu_runners.kolm.progress import MARKS, CompileProgress, LineDisplay, usd
+from gpu_runners.kolm.progress import MARKS, CompileProgress, LineDisplay
 from gpu_runners.terminal_text import as_text, raw
 
 

@@ -3,7 +3,7 @@
 from itertools import zip_longest
 from typing import Any
 
-from backend.domain.planning.estimates import usd
+from backend.domain.number_words import percent, usd
 from gpu_runners.cli.display.printing import print_table
 from gpu_runners.terminal_text import as_line
 
@@ -33,7 +33,7 @@ def print_verdicts(slices: list[Row]) -> None:
 
 def _net(part: Row) -> str:
     net = part["net_microusd"]
-    return "" if net is None else f", net saving {'-' if net < 0 else ''}{usd(abs(net))}"
+    return "" if net is None else f", net saving {usd(net)}"
 
 
 def _is_kept(draft: Row) -> bool:
@@ -45,4 +45,4 @@ def _cells(draft: Row | None) -> tuple[str, str]:
         return "", ""
     text = "(deleted since)" if draft["text"] is None else " ".join(draft["text"].split())
     short = text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
-    return f"{draft['predicted_ppm'] / 1e4:.1f} %", ("void: " if draft["verdict"] == "void" else "") + short
+    return percent(draft["predicted_ppm"]), ("void: " if draft["verdict"] == "void" else "") + short

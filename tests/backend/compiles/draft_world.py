@@ -16,10 +16,10 @@ from tests.compile_factories import make_compile, make_slice
 
 # 490 of the judged slice, 310 of the repeated one, 200 of labels; 490 was paid for candidates and 600 for labels
 SUMMARY = (
-    "Net saving $0.0010, 45.5 % of what synthesis and labelling would have cost: slices $0.0008 (57.1 % of synthesis), "
+    "Net saving $0.001, 45.4 % of what synthesis and labelling would have cost: slices $0.0008 (57.1 % of synthesis), "
     "labels $0.0002 (25.0 % of labelling)"
 )
-ACCEPTED = "2 of 3, 66.7 % (9.4 to 99.2); 5 more answer the very same prompt and were not asked about"
+ACCEPTED = "2 of 3, 66.6 % [9.4, 99.1]; 5 more answer the very same prompt and were not asked about"
 CALLS = (  # key, cost, choices, milliseconds
     ("synthesis:0:0:0", 400, 8, 800),
     ("synthesis:1:0:0", 90, 2, 200),

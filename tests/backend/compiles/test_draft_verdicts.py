@@ -15,7 +15,7 @@ from backend.rest.new_ids import new_uuid7
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
 from tests.backend.compiles.draft_world import draft_world, planned_slice
-from tests.backend.console.pages import get, logged_in
+from tests.backend.console.pages import get, logged_in, plain
 from tests.backend.drafts.rows import SCOPE, make_drafts, make_offer, make_verdict
 from tests.compile_factories import make_compile, public_id
 from tests.factories import bearer, make_api_key, make_tenant
@@ -102,7 +102,7 @@ def test_a_slice_that_is_not_written_yet_has_verdicts_and_no_saving(tenant: Tena
     make_verdict(draft, compile_id=row.id, offer_id=plan.offer_id)
     (part,) = listed(tenant, row)
     assert (part["n_accepted"], part["net_microusd"]) == (1, None)
-    assert "1 kept, 0 refused<" in get(logged_in(tenant), f"/app/compiles/{public_id(row)}")
+    assert "1 kept, 0 refused<" in get(logged_in(tenant), f"/app/compiles/{public_id(row)}?tab=all")
 
 
 def test_one_slice_and_fewer_texts_can_be_asked_for(tenant: Tenant) -> None:
@@ -145,13 +145,13 @@ def test_a_compile_without_verdicts_has_none(tenant: Tenant) -> None:
 
 def test_the_compiles_page_has_kept_and_refused_texts_side_by_side(tenant: Tenant) -> None:
     row = judged(tenant, "kept text", HOSTILE, "a long one " * 60, n_refused=1)
-    text = get(logged_in(tenant, Role.VIEWER), f"/app/compiles/{public_id(row)}")
+    text = get(logged_in(tenant, Role.VIEWER), f"/app/compiles/{public_id(row)}?tab=all")
     kept, _, refused = text.partition("<b>Refused</b>")
     assert "kept text" in kept.partition("<b>Kept</b>")[2]
     assert "a long one a long one" in refused
     assert "…" in refused
     assert HOSTILE not in text
-    assert "refund: 2 kept, 1 refused, net saving -$0.000005" in text
+    assert "refund: 2 kept, 1 refused, net saving −$0.000005" in plain(text)
     assert f"/v1/compiles/{public_id(row)}/drafts" in text
 
 
@@ -163,7 +163,7 @@ def test_many_slices_are_folded_and_cut_at_what_a_page_takes(tenant: Tenant) -> 
         for n, draft in enumerate(drafts):
             made = {"compile_id": row.id, "offer_id": plan.offer_id, "is_accepted": n % 2 == 0}
             make_verdict(draft, **made)
-    text = get(logged_in(tenant), f"/app/compiles/{public_id(row)}")
+    text = get(logged_in(tenant), f"/app/compiles/{public_id(row)}?tab=all")
     assert "12 of 13 slices are shown" in text
     assert "The newest 5 of 6." in text
     assert " open><summary>slice 0" not in text

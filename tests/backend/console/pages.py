@@ -33,12 +33,21 @@ def get(client: Client, path: str, status: int = 200, **headers: Any) -> str:
     text = answer.content.decode()
     assert answer.status_code == status, (answer.status_code, text[:2000])
     own = [query for query in queries if "set_config" not in query["sql"] and "SAVEPOINT" not in query["sql"]]
-    most = MOST_WITH_DRAFTS if path.startswith(("/app/compiles/cmp_", "/app/drafts")) else MOST_QUERIES
+    most = (
+        MOST_WITH_DRAFTS
+        if path.startswith(("/app/compiles/cmp_", "/app/compiles/compare", "/app/drafts"))
+        else MOST_QUERIES
+    )
     assert len(own) <= most, [query["sql"][:150] for query in own]
     most = MOST_BYTES_OF_EXAMPLE if "?example=" in path else MOST_BYTES
     assert len(answer.content) < most, len(answer.content)
     assert not INLINE.search(text), INLINE.search(text)
     return text
+
+
+def plain(page: str) -> str:
+    """The page's text with its amounts as they are read: without the element that carries the exact one."""
+    return re.sub(r"</?data\b[^>]*>", "", page)
 
 
 def post(client: Client, path: str, data: dict[str, Any] | None = None, status: int = 302) -> Any:

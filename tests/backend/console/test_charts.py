@@ -13,7 +13,7 @@ from backend.console import charts
 from backend.console.charts import Point
 from backend.console.charts.heat import shade
 from backend.console.charts.scales import compact, finite, percent, share, ticks
-from backend.console.templatetags.kolm import usd
+from backend.console.templatetags.kolm import money
 
 HOSTILE = "\"><script>alert('1')</script><b onmouseover=x>&amp;"
 numbers = st.one_of(
@@ -129,6 +129,27 @@ def test_columns_stand_on_the_floor_and_the_largest_reaches_the_top():
     assert drawn == [("50%", "50%"), ("0%", "100%")]
 
 
+def test_one_day_is_a_column_in_the_middle_and_no_wall():
+    tree = parsed(charts.columns([("11-23", [3])], ["x"], title="T"))
+    (column,) = [node for node in of_class(tree, "s1") if node.tag == "rect"]
+    left, width = (float(column.get(name).rstrip("%")) for name in ("x", "width"))
+    assert width < 15
+    assert left + width / 2 == pytest.approx(50, abs=0.1)
+
+
+def test_a_value_without_neighbours_is_a_point_on_an_axis_from_zero():
+    tree = parsed(charts.line([("a", [(0, None), (5, 0.9), (9, None)])], title="T", span=(0, 23)))
+    (point,) = of_class(tree, "point")
+    assert point.get("x") == "21.74%"
+    assert float(point.get("y")) == 8  # the top: the axis runs from 0 to the value
+    written = [node.text for node in tree.iter("text")]
+    assert {"0", "20", "0.8"} <= set(written)
+
+
+def test_a_line_has_no_points_beside_it():
+    assert not of_class(parsed(charts.line([("a", [(0, 1), (1, 2)])], title="T")), "point")
+
+
 def test_a_funnel_shows_what_each_stage_left_of_the_one_before():
     tree = parsed(charts.funnel([("in", 200), ("verified", 150), ("kept", 50)], title="T"))
     assert widths(tree, "funnel") == [100, 75, 25]
@@ -234,8 +255,8 @@ def test_scales():
 
 
 def test_a_chart_writes_its_numbers_as_it_is_told():
-    tree = parsed(charts.bars([("synthesis", 1_234_500)], title="Cost", write=usd))
-    assert [node.text for node in of_class(tree, "value")] == ["$1.2345"]
+    tree = parsed(charts.bars([("synthesis", 1_234_500)], title="Cost", write=money))
+    assert [node.text for node in of_class(tree, "value")] == ["$1.23"]
 
 
 def test_a_card_has_an_interval_where_there_is_an_accuracy_and_says_where_there_is_none():

@@ -21,26 +21,30 @@ def render(source: str, **context: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("microusd", "text"),
+    ("microusd", "text", "exact"),
     [
-        (0, "$0.0000"),
-        (1, "$0.000001"),
-        (100, "$0.0001"),
-        (1_234_500, "$1.2345"),
-        (1_234_567, "$1.234567"),
-        (-500_000, "−$0.5000"),
-        (12_345_678_900_000, "$12,345,678.9000"),
-        (None, "–"),
-        (Decimal("0.5"), "$0.000000"),
+        (0, "$0", "$0"),
+        (1, "$0.000001", "$0.000001"),
+        (1_234_567, "$1.23", "$1.234567"),
+        (18_912, "$0.0189", "$0.018912"),
+        (-500_000, "−$0.50", "-$0.50"),
+        (12_345_678_900_000, "$12,345,678.90", "$12,345,678.90"),
+        (Decimal("0.5"), "$0", "$0"),
     ],
 )
-def test_money_is_written_in_full(microusd, text):
-    assert kolm.usd(microusd) == text
+def test_money_has_three_digits_and_the_exact_amount_on_hover(microusd, text, exact):
+    value = exact.replace("$", "").replace(",", "")
+    assert kolm.usd(microusd) == f'<data class="usd" value="{value}" title="{exact}">{text}</data>'
 
 
-def test_short_money_keeps_what_a_cent_would_hide():
-    values = [0, 2_340, 99_999, 1_234_567, -7_000_000]
-    assert [kolm.usd_short(v) for v in values] == ["$0.00", "$0.002340", "$0.099999", "$1.23", "−$7.00"]
+def test_no_amount_is_a_dash_and_a_difference_has_its_sign():
+    assert (kolm.usd(None), kolm.signed_usd(None)) == ("–", "–")
+    assert kolm.signed_usd(1_250_000).endswith(">+$1.25</data>")
+    assert kolm.signed_usd(-1).endswith(">−$0.000001</data>")
+
+
+def test_a_time_is_in_milliseconds_however_short():
+    assert [kolm.ms(us) for us in (18, 83_399, 201_768_000, None)] == ["0.018 ms", "83.4 ms", "201,768 ms", "–"]
 
 
 def test_shares_and_sizes():
@@ -62,7 +66,7 @@ def test_durations():
 
 def test_times_are_for_machines_too():
     at = datetime(2026, 11, 22, 1, 50, 3, tzinfo=UTC)
-    assert kolm.when(at) == '<time datetime="2026-11-22T01:50:03+00:00" data-local>2026-11-22 01:50 UTC</time>'
+    assert kolm.when(at) == '<time datetime="2026-11-22T01:50:03+00:00" data-local>22 Nov 2026 01:50 UTC</time>'
     assert kolm.when("2026-11-22T02:50:03+01:00") == kolm.when(at)
     assert kolm.when(None) == "–"
     now = datetime.now(UTC)
@@ -107,7 +111,7 @@ def test_the_shown_request_is_what_a_shell_would_send(settings):
     settings.KOLM_PUBLIC_URL = "https://kolm.example"
     body = {"url": "https://x.example/it's", "events": ["*"]}
     line = curl_line("POST", "/v1/webhook_endpoints?a=b&c=$(id)", body)
-    script = 'curl() { printf "%s\\n" "$@"; }; uuidgen() { echo u-u; }; KOLM_API_KEY=sk_test\n' + line
+    script = 'curl() { printf "%s\\n" "$@"; }; date() { echo 17; }; unset RANDOM; KOLM_API_KEY=sk_test\n' + line
     words = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
     assert words == [
         "-s",
@@ -115,7 +119,7 @@ def test_the_shown_request_is_what_a_shell_would_send(settings):
         "-H",
         "Authorization: Bearer sk_test",
         "-H",
-        "Idempotency-Key: u-u",
+        "Idempotency-Key: 17-",
         "-H",
         "Content-Type: application/json",
         "-d",

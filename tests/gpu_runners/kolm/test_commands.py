@@ -82,7 +82,7 @@ def test_compiles_are_listed_shown_and_canceled(run: Run, spec: str) -> None:
     assert [json.loads(line)["id"] for line in run("ls", "--name", "by-hand", "--json")[1].splitlines()] == [id]
     assert id in run("ls", "compiles", "--status", "queued", "--limit", "5")[1]
     code, out, _ = run("show", id)
-    assert (code, "synthesis" in out, "$1.0000" in out) == (0, True, True)
+    assert (code, "synthesis" in out, "$1.00" in out) == (0, True, True)
     assert json.loads(run("show", id, "--json")[1])["name"] == "by-hand"
     assert run("cancel", id)[1].startswith(f"{id} by-hand: cancel")
     assert run("compile", spec, "--estimate", "--json")[0] == 0
@@ -150,7 +150,7 @@ def test_usage_bills_and_budgets(run: Run, spec: str) -> None:
     assert run("usage", "--csv")[1].startswith("occurred_at,")
     assert run("usage", "--by", "tag:team", "--tag", "team:search")[0] == 0
     bill = run("bill")[1]
-    assert "$0.0000" in bill
+    assert "$0" in bill
     assert "too early to say" in bill
     assert "total" in run("bill", "--groups")[1]
     assert json.loads(run("bill", "--month", "2020-01", "--json")[1])["groups"] == []

@@ -1,5 +1,5 @@
 // The compile pages' own: what a person has opened or chosen survives a fragment that is fetched anew, a problem's line
-// leads into the editor, a form is sent once, two lines are chosen for a comparison, events are said aloud.
+// leads into the editor, a form is sent once, lines are chosen for a comparison, events are said aloud.
 (() => {
   // --- fragments: open disclosures, ticked boxes, and where a scrolled box stood ---
   const kept = new WeakMap();
@@ -26,17 +26,17 @@
     count();
   });
 
-  // --- two lines to compare ---
+  // --- lines to compare: two at least, and no more than a table takes ---
   const count = () => {
-    for (const form of document.querySelectorAll("[data-two]")) {
-      const boxes = [...form.querySelectorAll("input[name=compile]")];
+    for (const form of document.querySelectorAll("[data-several]")) {
+      const boxes = [...form.querySelectorAll("input[name=ids]")];
       const n = boxes.filter((box) => box.checked).length;
-      for (const box of boxes) box.disabled = n >= 2 && !box.checked;
+      for (const box of boxes) box.disabled = n >= Number(form.dataset.several) && !box.checked;
       const button = form.querySelector("[data-compare]");
-      if (button) button.disabled = n !== 2;
+      if (button) button.disabled = n < 2;
     }
   };
-  document.addEventListener("change", (event) => { if (event.target.name === "compile") count(); });
+  document.addEventListener("change", (event) => { if (event.target.name === "ids") count(); });
 
   // --- the editor ---
   document.addEventListener("click", (event) => {

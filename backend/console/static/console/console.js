@@ -70,6 +70,27 @@
     }
   };
 
+  // --- amounts of a column share one decimal point: shorter ones are padded ---
+  const places = (amount) => { const text = amount.textContent, dot = text.indexOf("."); return dot < 0 ? -1 : text.length - dot - 1; };
+  const alignAmounts = (within = document) => {
+    for (const table of $$("table", within.closest?.("table") ? within.closest("table").parentNode : within)) {
+      const columns = new Map();
+      for (const row of table.rows) {
+        let at = 0;
+        for (const cell of row.cells) {
+          const amount = cell.classList.contains("num") ? cell.querySelector(":scope > data.usd:first-child") : null;
+          const next = amount?.nextSibling; // an amount within a sentence is no column's
+          if (amount && amount === cell.firstChild && (!next || next.nodeName === "BR")) columns.set(at, [...(columns.get(at) || []), amount]);
+          at += cell.colSpan;
+        }
+      }
+      for (const amounts of columns.values()) {
+        const most = Math.max(...amounts.map(places));
+        for (const amount of amounts) amount.dataset.pad = String(most - places(amount));
+      }
+    }
+  };
+
   // --- events of the whole page ---
   document.addEventListener("click", (event) => {
     const target = event.target instanceof Element ? event.target : null;
@@ -119,10 +140,11 @@
     notice(text || `Something went wrong (${xhr.status}). Try again.`);
   });
   document.addEventListener("htmx:sendError", () => notice("kolm does not answer; is the network there?", "warn"));
-  document.addEventListener("htmx:afterSwap", (event) => tellTimes(event.detail.target));
+  document.addEventListener("htmx:afterSwap", (event) => { tellTimes(event.detail.target); alignAmounts(event.detail.target); });
 
   window.kolm = { say, notice, tellTimes };
   nameTheme();
   tellTimes();
+  alignAmounts();
   setInterval(tellTimes, 30000);
 })();

@@ -56,6 +56,7 @@
       if (seq) this.seq = seq;
       if (data.target && typeof data.html === "string") this.swap(data);
       window.kolm.say(data.say || data.message);
+      for (const passing of document.querySelectorAll(".messages")) passing.remove(); // about a state that has passed
       const detail = { seq, type, data };
       for (const name of ["kolm:event", `kolm:${type.replaceAll(".", "-")}`])
         this.section.dispatchEvent(new CustomEvent(name, { bubbles: true, detail }));

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from backend.domain.answers.json_values import FieldCounts, fields_of, leaves, parse_answer
-from backend.domain.evaluation.classification import PPM, interval_ppm, percent
+from backend.domain.evaluation.classification import PPM, interval_ppm
 from backend.domain.evaluation.gate_floors import required_ppm
 from backend.domain.evaluation.generative import MIN_FIELD
+from backend.domain.number_words import percent
 from backend.domain.planning.preflight.lines import Check, PreflightLine, failed_line, warning_line
 from backend.domain.spec.models import Spec
 from backend.domain.spec.outputs import JsonOutput, PythonCheck, check_name

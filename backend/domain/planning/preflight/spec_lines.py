@@ -6,12 +6,13 @@ from dataclasses import replace
 from datetime import date
 
 from backend.domain.errors import InvalidSpec
-from backend.domain.evaluation.classification import PPM, interval_ppm, percent
+from backend.domain.evaluation.classification import PPM, interval_ppm
 from backend.domain.evaluation.gate_floors import required_ppm
 from backend.domain.money.pricing import TeacherPrice
 from backend.domain.money.teacher_prices import is_free, price_json, price_sentence, price_warnings, unit_warnings
 from backend.domain.money.vendor_prices import PriceTable, host_of
-from backend.domain.planning.estimates import Estimate, check_budget, usd
+from backend.domain.number_words import percent, usd, usd_exact
+from backend.domain.planning.estimates import Estimate, check_budget
 from backend.domain.planning.gate_reach import check_reachable
 from backend.domain.planning.preflight.lines import (
     Check,
@@ -210,7 +211,7 @@ def budget_line(estimate: Estimate, budget_microusd: int) -> list[PreflightLine]
             Check.BUDGET,
             f"{text}: it is likely to stop before its end.",
             code="budget_below_expected",
-            what_to_do=f"Raise budget.usd to {usd(total.expected)} or more, or lower sampling.n_candidates.",
+            what_to_do=f"Raise budget.usd to {usd_exact(total.expected)} or more, or lower sampling.n_candidates.",
         )
     ]
 

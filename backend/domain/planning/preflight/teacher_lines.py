@@ -9,7 +9,7 @@ from backend.domain.answers.json_values import BadAnswer, parse_answer, strip_fe
 from backend.domain.dialects.faults import FAULT_TEXTS, TeacherFault
 from backend.domain.dialects.reward_apis import reward_api
 from backend.domain.money.vendor_prices import host_of
-from backend.domain.planning.estimates import usd
+from backend.domain.number_words import usd
 from backend.domain.planning.preflight.asked_models import AskedModel, asked_models
 from backend.domain.planning.preflight.lines import (
     Check,

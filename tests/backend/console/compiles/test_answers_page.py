@@ -144,7 +144,7 @@ def test_what_the_steps_really_leave_of_a_compile_below_its_gate_is_shown_and_li
     assert fresh(row).status == CompileStatus.GATE_FAILED
     with tenant_scope(row.tenant_id):
         client = logged_in(Tenant.objects.get(id=row.tenant_id))
-    assert f"{path_of(row)}?field=%2Fsubject" in get(client, f"/app/compiles/{public_id(row)}")
+    assert f"{path_of(row)}?field=%2Fsubject" in get(client, f"/app/compiles/{public_id(row)}?tab=all")
     text = get(client, path_of(row))
     assert "14 of 24 answers to held-out inputs are wrong; 14 fail a check" in text
     assert len(inputs(text)) == 14

@@ -47,11 +47,11 @@ def json_row(committed_db) -> Compile:
 
 
 def test_the_page_of_a_json_compile_has_its_fields_and_trials(json_row):
-    text = get(client_of(json_row), f"/app/compiles/{public_id(json_row)}")
+    text = get(client_of(json_row), f"/app/compiles/{public_id(json_row)}?tab=all")
     assert "Field by field" in text
     assert "/subject" in text
     assert "10 of 24 (41." in text
-    assert "Confusions" not in text
+    assert "<h3>Confusions</h3>" not in text
     assert "base_constrained" in text or "base constrained" in text
     assert "causal, rank 8" in text
     assert "causal, rank 16" in text
@@ -97,7 +97,7 @@ def test_the_page_of_a_text_compile_has_neither_classes_nor_fields(committed_db)
     advance(row)
     assert (fresh(row).status, row.failed_step, row.gate["passed"]) == (CompileStatus.SUCCEEDED, "", True)
     client = client_of(row)
-    text = get(client, f"/app/compiles/{public_id(row)}")
+    text = get(client, f"/app/compiles/{public_id(row)}?tab=all")
     assert "Field by field" not in text
     assert "24 of 24 (100.0 %)" in text
     with tenant_scope(row.tenant_id):

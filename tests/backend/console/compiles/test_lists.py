@@ -1,4 +1,4 @@
-"""The list of compiles, its search, the comparison of two, and the data page's filters and download."""
+"""The list of compiles, its search, the comparison of several, and the data page's filters and download."""
 
 from datetime import timedelta
 from typing import Any
@@ -7,9 +7,10 @@ import pytest
 from django.utils import timezone
 
 from backend.compiles.models import Candidate
-from backend.console.compiles.comparison import spec_differences
+from backend.console.compiles.comparison import shared_differences, spec_differences
 from backend.domain.roles import Role
 from backend.tenants.isolation import tenant_scope
+from tests.backend.console.compiles.test_pages import judged
 from tests.backend.console.pages import get, logged_in
 from tests.compile_factories import (
     change,
@@ -109,9 +110,32 @@ def test_two_compiles_stand_side_by_side(client, tenant):
     assert "<bdi>12</bdi>" in text
     assert "<bdi>24</bdi>" in text
     assert "dpp" in text
+    assert get(client, f"{LIST}/compare?ids={public_id(one)},{public_id(two)}").count("<td") == get(
+        client, f"{LIST}/compare?ids={public_id(one)}&ids={public_id(two)}"
+    ).count("<td")
     get(client, f"{LIST}/compare?compile={public_id(one)}", status=400)
     stranger = make_compile(make_tenant())
     get(client, f"{LIST}/compare?compile={public_id(one)}&compile={public_id(stranger)}", status=404)
+
+
+def test_eight_are_compared_in_a_table_and_a_chart_and_nine_are_not(tenant, client):
+    rows = [make_compile(tenant, sampling={"n_candidates": 12 + n}) for n in range(9)]
+    for n, row in enumerate(rows[:7]):
+        judged(row, ["refund", "other"] * 20 if n % 2 else ["refund", "other"] * 15 + ["refund"] * 10)
+        change(row, spent_microusd=10_000 * (n + 1))
+    ids = [public_id(row) for row in rows]
+    text = get(client, f"{LIST}/compare?ids={','.join(ids[:8])}")
+    assert "8 compiles" in text
+    assert text.count('<circle class="s1"') == 7  # the last is not evaluated
+    assert text.count('<line class="whisker"') == 7
+    assert "<bdi>12</bdi>" in text
+    assert "<bdi>19</bdi>" in text
+    get(client, f"{LIST}/compare?ids={','.join(ids)}", status=400)
+
+
+def test_specs_of_several_differ_place_by_place_from_the_first():
+    found = list(shared_differences([{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 4, "b": 2}]))
+    assert [(one.pointer, one.values) for one in found] == [("/b", ["2", "3", "2"]), ("/a", ["1", "1", "4"])]
 
 
 def test_specs_differ_place_by_place():

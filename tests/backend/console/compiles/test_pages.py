@@ -77,7 +77,7 @@ def test_what_a_walked_compile_leaves_is_shown(monkeypatch):
     judged(fresh(row), ["refund", "other"] * 14 + [None, "refund"])
     make_receipts(row, n=1)
     client = logged_in_for(row)
-    text = get(client, f"/app/compiles/{public_id(row)}")
+    text = get(client, f"/app/compiles/{public_id(row)}?tab=all")
     assert "policy_clarification" in text
     assert "cluster gap: fewer clusters than K" in text
     assert "map-gap" in text
@@ -105,11 +105,12 @@ def test_a_model_is_shown_beside_its_alternatives_with_the_interval_of_the_diffe
     truths = [LABELS[i % 2] for i in range(160)]
     swapped = [LABELS[1 - i % 2] for i in range(16)] + truths[16:]
     judged(row, swapped, frozen=truths)
-    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
+    change(row, status=CompileStatus.GATE_FAILED)
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}?tab=all")
     assert "Beside the alternatives" in text
     assert "always the commonest label" in text
     assert "logistic regression on the frozen base, same pairs" in text
-    assert '<span class="bad-text">-10.0</span>' in text
+    assert '<span class="bad-text">−10.0</span>' in text
     assert "Not clearly worse than an alternative" in text
     assert "The adaptation made it worse" in text
     assert "Quality card" not in text
@@ -129,7 +130,7 @@ def test_the_quality_card_says_what_an_answer_takes_and_when_the_compile_has_pai
         price_version="2026-11-22",
     )
     change(row, evaluation=fresh(row).evaluation | {"card": card.to_json()})
-    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}?tab=all")
     assert "Quality card" in text
     assert "on a runner ($0.00075 for 1,000 answers): after 2,000 answers" in text
     assert "without the output of second and later answers" in text
@@ -146,7 +147,7 @@ def row(db) -> Compile:
 
 
 def test_a_compile_that_has_just_been_queued_has_a_page_that_follows_it(row):
-    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}?tab=all")
     assert f'data-stream="/app/compiles/{public_id(row)}/events"' in text
     assert "Packaging" in text
     assert "The first receipt is signed when the first step ends" in text
@@ -166,7 +167,7 @@ def test_texts_of_customers_and_teachers_cannot_harm_the_page(row):
         append_event(row.tenant_id, row.id, "warning", {"code": HOSTILE, "message": HOSTILE})
     change(row, failure_code="teacher_failed", failure_message=HOSTILE, failed_step="synthesis", status="failed")
     client = logged_in_for(row)
-    for path in ("", "/data", "/parts/progress", "/parts/results"):
+    for path in ("", "?tab=all", "/data", "/parts/head", "/parts/steps", "/parts/wrong"):
         text = get(client, f"/app/compiles/{public_id(row)}{path}")
         assert "<script>alert" not in text
     data = get(client, f"/app/compiles/{public_id(row)}/data")
@@ -201,7 +202,7 @@ def test_a_page_stays_small_and_answers_with_few_queries_however_large_the_compi
         Candidate.objects.bulk_create(rows)
     make_receipts(row, n=9)
     client = logged_in_for(row)
-    text = get(client, f"/app/compiles/{public_id(row)}")
+    text = get(client, f"/app/compiles/{public_id(row)}?tab=all")
     assert "2000 of 2400 are drawn" in text
     assert "24 of 40 are shown" in text
     assert text.count("<tr data-row") == 0
@@ -229,7 +230,7 @@ def test_the_chain_is_verified_and_a_changed_receipt_is_named(row):
 
 def test_another_tenants_compile_is_not_there(row):
     client = logged_in(make_tenant())
-    for path in ("", "/data", "/data.jsonl", "/parts/progress"):
+    for path in ("", "/data", "/data.jsonl", "/parts/head", "/parts/gate"):
         get(client, f"/app/compiles/{public_id(row)}{path}", status=404)
     for path in ("/verify", "/cancel", "/resume", "/ablate"):
         assert client.post(f"/app/compiles/{public_id(row)}{path}", {"arm": "all"}).status_code == 404
@@ -238,7 +239,7 @@ def test_another_tenants_compile_is_not_there(row):
 
 def test_who_may_only_look_sees_no_buttons_and_cannot_press_them(row):
     client = logged_in_for(row, Role.VIEWER)
-    text = get(client, f"/app/compiles/{public_id(row)}")
+    text = get(client, f"/app/compiles/{public_id(row)}?tab=all")
     assert "/cancel" not in text
     assert "Bill</h2>" not in text
     for path in ("cancel", "resume", "ablate"):
@@ -250,7 +251,7 @@ def test_a_compile_is_canceled_and_resumed_with_a_larger_budget(row):
     client = logged_in_for(row, Role.DEVELOPER)
     post(client, f"/app/compiles/{public_id(row)}/cancel")
     assert fresh(row).status == CompileStatus.CANCELED
-    text = get(client, f"/app/compiles/{public_id(row)}")
+    text = get(client, f"/app/compiles/{public_id(row)}?tab=all")
     assert "Resume continues at the first unfinished step" in text
     assert "data-stream" not in text
     post(client, f"/app/compiles/{public_id(row)}/resume", {"budget_usd": "3.5"})
@@ -262,7 +263,7 @@ def test_a_compile_is_canceled_and_resumed_with_a_larger_budget(row):
 def test_a_fixed_plan_is_offered_as_an_arm_where_the_plan_decided(db, plan: str) -> None:
     row = make_compile(make_tenant(), plan=plan)
     change(row, status=CompileStatus.GATE_FAILED)
-    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}?tab=all")
     assert 'name="arm" value="random"' in text
     assert ('name="arm" value="fixed"' in text) == (plan == "auto")
 
@@ -278,15 +279,15 @@ def test_a_part_of_the_pairs_that_trains_is_on_the_page_with_its_figure(row) -> 
     with tenant_scope(row.tenant_id):
         done = {"status": "succeeded", "output": {"digests": {"dataset": "d", "labels": "e"}, "facts": facts}}
         StepRun.objects.filter(compile=row, name=StepName.LABELING).update(**done)
-    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
-    assert "0.801 on 300 pairs" in text
-    assert '0.821 on 300 pairs <span class="tag good">trains</span>' in text
-    assert "0.711 on" not in text
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}?tab=all")
+    assert "80.1 % on 300 pairs" in text
+    assert '82.1 % on 300 pairs <span class="tag good">trains</span>' in text
+    assert "71.1 % on" not in text
 
 
 def test_a_failure_says_what_to_do(row):
     change(row, status="failed", failure_code="budget_exhausted", failure_message="Too little.", failed_step="labeling")
-    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}?tab=all")
     assert "Labeling failed" in text
     assert "/docs/errors#budget_exhausted" in text
     assert "New budget" in text
@@ -294,6 +295,6 @@ def test_a_failure_says_what_to_do(row):
 
 def test_after_a_failed_preflight_the_spec_is_changed_in_a_new_compile(row):
     change(row, status="failed", failure_code="preflight_failed", failure_message="The key is wrong.")
-    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}")
+    text = get(logged_in_for(row), f"/app/compiles/{public_id(row)}?tab=all")
     assert "choose Compile again and change it" in text
     assert "Resume continues at this step" not in text

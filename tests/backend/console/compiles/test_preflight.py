@@ -84,7 +84,7 @@ def test_a_compiles_page_has_its_list(tenant):
         Check.TEACHER, f"It refuses the key {HOSTILE}.", code="wrong_key", what_to_do="Store the right one."
     )
     change(row, preflight=in_order([passed_line(Check.GOLD, "There is enough."), wrong]).to_json())
-    text = get(logged_in(tenant, Role.VIEWER), f"/app/compiles/{public_id(row)}")
+    text = get(logged_in(tenant, Role.VIEWER), f"/app/compiles/{public_id(row)}?tab=all")
     assert "Store the right one." in text
     assert 'href="/docs/errors#wrong_key"' in text
     assert HOSTILE not in text

@@ -34,7 +34,7 @@ HOSTILE = '<script>alert("x")</script>'
 def page(row: Compile, path: str | None = None) -> str:
     with tenant_scope(row.tenant_id):
         client = logged_in(Tenant.objects.get(id=row.tenant_id))
-    return get(client, path or f"/app/compiles/{public_id(row)}")
+    return get(client, path or f"/app/compiles/{public_id(row)}?tab=all")
 
 
 def at_rest(committed_db: Any) -> Compile:

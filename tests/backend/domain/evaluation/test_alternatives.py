@@ -12,7 +12,6 @@ from backend.domain.evaluation.alternatives import (
     AlternativeName,
     compare_marks,
     label_alternatives,
-    points,
     worst_rival,
 )
 from backend.domain.evaluation.classification import PPM, evaluate
@@ -21,6 +20,7 @@ from backend.domain.evaluation.gate_floors import OF_ACCURACY, FloorName, GateOp
 from backend.domain.evaluation.generative import evaluate_json, json_marks, typical_answer
 from backend.domain.evaluation.kscore import AnyEvaluation, KScore, score_evaluation
 from backend.domain.evaluation.paired import compare, mean_difference
+from backend.domain.number_words import points
 from backend.domain.spec.outputs import JsonOutput
 from tests.backend.domain.evaluation.scores import own
 

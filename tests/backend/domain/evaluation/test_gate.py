@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from backend.domain.errors import InvalidInput
-from backend.domain.evaluation.classification import Evaluation, evaluate, interval_ppm, percent, wilson_interval
+from backend.domain.evaluation.classification import Evaluation, evaluate, interval_ppm, wilson_interval
 from backend.domain.evaluation.gate import decide_gate
 from backend.domain.evaluation.gate_floors import FloorName, GateOptions
 from backend.domain.evaluation.kscore import KScore, score_evaluation
 from backend.domain.evaluation.means import Means
 from backend.domain.evaluation.next_steps import correct_needed, heldout_needed
+from backend.domain.number_words import percent
 from tests.backend.domain.evaluation.scores import own
 
 counts = st.integers(0, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))

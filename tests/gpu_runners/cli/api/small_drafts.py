@@ -101,7 +101,7 @@ def saving(**changes: Any) -> dict[str, Any]:
         "without_drafts_microusd": 405_600,
         "slices": part,
         "labels": labels,
-        "accepted": "60 of 96, 62.5 % (53.5 to 69.5)",
+        "accepted": "60 of 96, 62.5 % [53.5, 69.5]",
         "acceptance": rate(60, 96),
         "n_repeated": 0,
         "teacher_ms_saved": 12_340,
@@ -248,7 +248,7 @@ class DraftsApi(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.families = [family()]
-        self.total = saving(summary="Net saving $1.0000")
+        self.total = saving(summary="Net saving $1.00")
         self.drafts = [draft(n) for n in range(3)]
         self.slices = [slice_drafts()]
         self.preview = previewed()

@@ -31,15 +31,15 @@ def test_a_spec_is_compiled_then_both_arms_and_the_difference_is_told(
     assert [body["arm"] for body in api.bodies] == ["all", "random"]
     out = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    assert lines[-7] == "selected 36 $0.0004 118 91.0 % (83.8 to 95.2)"
-    assert lines[-6] == "all 108 $0.0012 208 88.0 % (80.2 to 93.0) +3.0 (-3.5 to +9.9) 0.508"
+    assert lines[-7] == "selected 36 $0.0004 118 91.0 % [83.7, 95.1]"
+    assert lines[-6] == "all 108 $0.0012 208 88.0 % [80.1, 93.0] +3.0 (-3.5 to +9.8) 0.508"
     assert lines[-5].startswith("random 36 $0.0004 208")
     assert lines[-4] == "100 held-out rows; 95 % intervals; p is McNemar's, exact."
     assert lines[-2] == (
-        "With 36 labels instead of 108 the selected pool scored +3.0 points (-3.5 to +9.9): no clear difference; "
+        "With 36 labels instead of 108 the selected pool scored +3.0 points (-3.5 to +9.8): no clear difference; "
         "the labels cost 67 % less."
     )
-    assert lines[-1].startswith("At 36 labels each, the selected pool scored +3.0 points (-3.5 to +9.9) against")
+    assert lines[-1].startswith("At 36 labels each, the selected pool scored +3.0 points (-3.5 to +9.8) against")
     assert "kolm ablate --of cmp_1" in out
     assert lines.index("arm all (cmp_arm0)") < lines.index("arm random (cmp_arm1)")
     assert out.count("distillation succeeded") == 3

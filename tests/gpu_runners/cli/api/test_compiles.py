@@ -26,7 +26,7 @@ def test_a_compile_is_followed_to_its_end_and_the_artifact_saved(
 ) -> None:
     assert main(["compile", str(SPEC), "--out", "mine.kolm"]) == 0
     out = capsys.readouterr().out
-    assert "estimate $0.0120 (from $0.0100 to $0.0200)" in out
+    assert "estimate $0.012 (from $0.01 to $0.02)" in out
     assert "distillation 3/9 calibrate, loss 0.250, 4 s left" in out
     assert "warning label_skew: one label is rare" in out
     assert out.count("distillation started") == 1
@@ -122,8 +122,8 @@ def test_the_students_that_competed_stand_with_their_k_scores_and_what_rules_ans
     lines = capsys.readouterr().out.splitlines()
     at = lines.index("students that competed:")
     assert lines[at + 1 : at + 5] == [
-        "  K 0.795   64.6 % right  spans, rank 16  kept",
-        "  K 0.495    8.3 % right  causal, rank 8  below the gate: k_min",
+        "  K 0.795   64.5 % right  spans, rank 16  kept",
+        "  K 0.494    8.3 % right  causal, rank 8  below the gate: k_min",
         "  no model  spans, rank 32: out_of_memory",
         "rules answer 9 of 24 held-out inputs before the model",
     ]
@@ -150,9 +150,9 @@ def test_what_drafts_saved_a_compile_is_printed_in_the_apis_words(
 ) -> None:
     assert main(command) == 0
     assert "drafts:" not in capsys.readouterr().out
-    api.drafts = {"summary": "Net saving $0.0010, 45.5 %", "accepted": "2 of 3", "time_saved": ""}
+    api.drafts = {"summary": "Net saving $0.001, 45.5 %", "accepted": "2 of 3", "time_saved": ""}
     assert main(command) == 0
-    assert "drafts: Net saving $0.0010, 45.5 %\ndrafts: accepted: 2 of 3\n" in capsys.readouterr().out
+    assert "drafts: Net saving $0.001, 45.5 %\ndrafts: accepted: 2 of 3\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("end", ["succeeded", "gate_failed"])
@@ -171,9 +171,9 @@ def test_show_prints_the_quality_card_of_an_artifact(
     out = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert "the student 91.2 % [84.0, 95.3] 100 5.02 ms $0.00075" in lines
-    assert "the teacher itself – – 420 ms a request $0.0307" in lines
+    assert "the teacher itself – – 420 ms a request $0.0308" in lines
     assert "The teacher's price is the mean of what its answers to 100 held-out inputs were billed." in lines
-    assert "The compile cost $0.0600 and has paid for itself" in lines
+    assert "The compile cost $0.06 and has paid for itself" in lines
     assert "on a runner ($0.00075 for 1,000 answers): after 2,000 answers" in lines
     assert '"break_even"' not in out
 

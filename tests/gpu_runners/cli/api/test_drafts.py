@@ -76,18 +76,16 @@ def test_stats_tell_what_is_kept_what_was_accepted_and_a_net_below_zero(
     )
     assert lines[2:6] == [
         saving()["summary"],
-        "accepted: 60 of 96, 62.5 % (53.5 to 69.5)",
+        "accepted: 60 of 96, 62.5 % [53.5, 69.5]",
         "teacher's time saved: 12.3 s",
         "engine: 200 of 300 tokens came from drafts",
     ]
     assert lines[6] == "20 slices looked: held back 1, not worth 7, offered 12"
-    assert lines[7].startswith(
-        "slices: 55 drafts entered a pool; avoided $0.1200, less $0.1500 verification, $0.000020"
-    )
+    assert lines[7].startswith("slices: 55 drafts entered a pool; avoided $0.12, less $0.15 verification, $0.00002")
     assert lines[8] == "labels: 30 prompts were answered before; avoided $0.0006"
     assert "held back (n = 3): 36 candidates at 12.0 micro-dollars, mean score 0.500; not (n = 19)" in lines[9]
     assert lines[-1] == (
-        "m@r1 judge 60 of 96, 62.5 % (53.5 to 69.5) judged 2,400 -$0.0310 2.5 % (at least 0.0 %), 40 audits"
+        "m@r1 judge 60 of 96, 62.5 % [53.5, 69.5] judged 2,400 -$0.031 2.5 % (at least 0.0 %), 40 audits"
     )
     assert api.requests == ["GET /v1/drafts/stats"]
 
@@ -95,7 +93,7 @@ def test_stats_tell_what_is_kept_what_was_accepted_and_a_net_below_zero(
 def test_stats_of_several_families_end_with_all_of_them(api: DraftsApi, capsys: pytest.CaptureFixture[str]) -> None:
     api.families = [family("a"), family("b")]
     assert main(["drafts", "stats"]) == 0
-    assert told(capsys)[-5:-3] == ["all families", "Net saving $1.0000"]
+    assert told(capsys)[-5:-3] == ["all families", "Net saving $1.00"]
 
 
 def test_kept_and_refused_drafts_stand_side_by_side(api: DraftsApi, capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,11 +235,11 @@ def test_a_preview_tells_each_slice_why_and_what_it_comes_to(
 ) -> None:
     assert main(["drafts", "preview", SPEC]) == 0
     lines = told(capsys)
-    assert lines[1] == "refund offered judge 0.125 9 6 4.1 (40.0 to 80.0) 21.0 % -$0.0002"
-    assert lines[2] == "other no drafts 0 0 0.0 $0.0000"
+    assert lines[1] == "refund offered judge 0.125 9 6 4.1 [40.0, 80.0] 21.0 % -$0.0002"
+    assert lines[2] == "other no drafts 0 0 0.0 $0"
     assert lines[3:5] == ["refund: These drafts pay.", "other: Nothing is near."]
     assert lines[5] == (
-        "draft cache: expected to cost $0.0002 ($0.0010 avoided less $0.0012 verification): 6 drafts shown in 1 of 2 "
+        "draft cache: expected to cost $0.0002 ($0.001 avoided less $0.0012 verification): 6 drafts shown in 1 of 2 "
         "slices, 4.1 accepted"
     )
     assert main(["drafts", "preview", SPEC, "--json"]) == 0
@@ -302,10 +300,10 @@ def test_an_estimate_shows_every_step_and_what_the_drafts_would_save(
 ) -> None:
     assert main(["compile", SPEC, "--estimate"]) == 0
     assert told(capsys) == [
-        "synthesis $0.0120 ($0.0100 to $0.0200)",
-        "total $0.0120 ($0.0100 to $0.0200)",
-        "budget $5.0000",
-        "draft cache: expected to cost $0.0002 ($0.0010 avoided less $0.0012 verification): 6 drafts shown in 1 of 2 "
+        "synthesis $0.012 ($0.01 to $0.02)",
+        "total $0.012 ($0.01 to $0.02)",
+        "budget $5.00",
+        "draft cache: expected to cost $0.0002 ($0.001 avoided less $0.0012 verification): 6 drafts shown in 1 of 2 "
         "slices, 4.1 accepted",
     ]
     assert api.requests == ["POST /v1/compiles/estimate?drafts=true"]
@@ -325,4 +323,4 @@ def test_an_estimate_without_drafts_says_why(
     api.within_budget = False
     assert main(["compile", SPEC, "--estimate"]) == 0
     lines = told(capsys)
-    assert lines[-2:] == ["budget $5.0000, which is not enough", f"draft cache: {words}"]
+    assert lines[-2:] == ["budget $5.00, which is not enough", f"draft cache: {words}"]

@@ -11,6 +11,7 @@ from backend.compiles.models import StepRun
 from backend.console.charts import line
 from backend.domain.labeling.purchase_words import RoundLine, StopWords, all_entries, round_lines, stop_words
 from backend.domain.lifecycle import StepName
+from backend.domain.number_words import percent
 
 PPM = 1_000_000
 TITLE = "Cross-validated accuracy over labelled inputs"
@@ -60,7 +61,7 @@ def _chart(lines: Sequence[RoundLine], curve: Sequence[Mapping[str, Any]]) -> Sa
     return line(
         [*series, ("learning curve", points)] if points else series,
         title=TITLE,
-        write=lambda value: f"{value:.1%}",
+        write=lambda value: percent(round(value * PPM)),
         write_x=lambda value: f"{value:,.0f}",
         marks=[
             ("inputs bought", [point for one, point in known if not one.is_again]),
@@ -88,5 +89,5 @@ def _errors(noise: Mapping[str, Any]) -> str:
     if not errors:
         return ""
     worst = max(errors, key=lambda label: errors[label])
-    share = f"an estimated {errors[worst] / 10_000:.1f} % of its answers to inputs of {worst!r} are wrong"
+    share = f"an estimated {percent(errors[worst])} of its answers to inputs of {worst!r} are wrong"
     return f"{share}; of every other label no more"

@@ -47,7 +47,7 @@ def row(db) -> Compile:
     return make_compile(make_tenant())
 
 
-def section(row: Compile, *, path: str = "", facts: dict[str, Any] | None = None, **fields: Any) -> str:
+def section(row: Compile, *, path: str = "?tab=labels", facts: dict[str, Any] | None = None, **fields: Any) -> str:
     """The page of a compile whose labelling step has this row, from the section on."""
     if facts is not None:
         fields["output"] = {"digests": {}, "facts": facts}
@@ -72,7 +72,7 @@ def test_each_round_is_a_line_with_what_was_bought_and_the_end_has_its_reason(ro
 
 def test_accuracy_is_drawn_over_inputs_with_the_curve_and_the_purchases_as_marks(row):
     shown = section(row, purchases=[*ROUNDS, END])
-    assert "after each round: from 71.0% to 81.1%; learning curve: from 60.0% to 80.5%" in shown
+    assert "after each round: from 71.0 % to 81.1 %; learning curve: from 60.0 % to 80.5 %" in shown
     assert shown.count('class="point s3"') == 2  # the first picks and a round of inputs
     assert shown.count('class="point s4"') == 1  # a round of votes
 
@@ -82,16 +82,15 @@ def test_the_facts_alone_show_the_same(row):
 
 
 def test_a_compile_that_runs_shows_the_rounds_so_far_in_a_part_of_its_own(row):
-    shown = section(
-        row, path="/parts/purchases", status="running", purchases=[ROUNDS[0] | {"curve": [], "noise": NOISE}]
-    )
+    shown = section(row, path="/parts/labels", status="running", purchases=[ROUNDS[0] | {"curve": [], "noise": NOISE}])
     assert "75 inputs (60 least sure, 15 at random)" in shown
     assert "under way" in shown
     assert "Why it stopped" not in shown
     with tenant_scope(row.tenant_id):
         client = logged_in(Tenant.objects.get(id=row.tenant_id))
-    page = get(client, f"/app/compiles/{public_id(row)}")
-    assert f'hx-get="/app/compiles/{public_id(row)}/parts/purchases"' in page
+    page = get(client, f"/app/compiles/{public_id(row)}?tab=labels")
+    assert f'hx-get="/app/compiles/{public_id(row)}/parts/labels"' in page
+    assert "kolm:step-progress" in page
 
 
 def test_labels_of_a_release_before_were_bought_at_once(row):
