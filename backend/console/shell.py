@@ -39,7 +39,7 @@ BUILD = (
         needs=Permission.VIEW,
         keys="g c",
     ),
-    NavItem(label="New compile", names=("compile_new",), needs=Permission.COMPILE, keys="n"),
+    NavItem(label="New compile", names=("compile_new", "gallery"), needs=Permission.COMPILE, keys="n"),
     NavItem(label="Artifacts", names=("artifacts", "artifact"), needs=Permission.VIEW, keys="g a"),
     NavItem(label="Playground", names=("playground",), needs=Permission.COMPILE, keys="g p"),
     NavItem(label="Draft cache", names=("drafts",), needs=Permission.VIEW, keys="g d"),

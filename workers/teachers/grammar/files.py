@@ -23,7 +23,7 @@ from workers.teachers.grammar.typing_slips import sloppy_parts
 
 _FOLDER = Path(__file__).parent / "grammars"
 DEFAULT_GRAMMAR = _FOLDER / "support.yaml"
-_OTHERS = ("orders", "repairs", "sentiment", "personal_data", "urgency", "spam", "product_category", "languages")
+_OTHERS = ("orders", "repairs", "sentiment", "personal_data", "urgency", "spam", "languages")
 SHIPPED = (DEFAULT_GRAMMAR, *(_FOLDER / f"{name}.yaml" for name in _OTHERS))
 SLOPPY = "sloppy"
 _PART = re.compile(r"\{([a-z0-9_]+(?:\|[a-z]+)*)\}|([^{}]+)")
