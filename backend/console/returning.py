@@ -1,6 +1,6 @@
-"""Where a person came from, kept until he is logged in: the `next` of the addresses of log-in, sign-up, the link in the
-confirmation e-mail and the page that names a team. Only addresses of this site are kept (`AccountAdapter.is_safe_url`).
-"""
+"""The way back to where a person came from, kept until he is logged in: the `next` of the addresses of log-in, sign-up,
+the link in the confirmation e-mail and the page that names a team. Only addresses of this site are kept
+(`AccountAdapter.is_safe_url`)."""
 
 from typing import Any
 from urllib.parse import urlencode, urlsplit

@@ -10,7 +10,7 @@ from backend.compiles.lifecycle import submission
 from backend.console.access import ConsoleRequest, page
 from backend.console.compiles.editor import example_text
 from backend.console.compiles.spec_text import read_spec
-from backend.console.gallery.tasks import measured, tasks
+from backend.console.gallery.tasks import read_measured, tasks
 from backend.domain.canonical import sha256_hex
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, encode_id
@@ -24,7 +24,7 @@ from backend.tenants.idempotency import run_once
 def gallery(request: ConsoleRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "tasks": tasks(),
-        "day": measured()["day"],
+        "day": read_measured()["day"],
         "may_compile": request.team_session.may(Permission.COMPILE),
         "token": new_uuid7().hex,
     }

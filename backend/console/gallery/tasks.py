@@ -11,7 +11,10 @@ from typing import Any
 
 MEASURED = Path(__file__).parent / "measured.json"
 SENTENCES = {
-    "refund-router": ("Refund router", "Sorts a shop's messages into refund requests, status, rules, complaints and the rest."),
+    "refund-router": (
+        "Refund router",
+        "Sorts a shop's messages into refund requests, status, rules, complaints and the rest.",
+    ),
     "sentiment": ("Sentiment", "Says whether a customer is pleased, displeased or neither."),
     "pii-flag": ("Privacy flag", "Says whether a message holds something that identifies a private person."),
     "urgency": ("Urgency", "Says how soon a help desk has to act on a ticket."),
@@ -43,7 +46,7 @@ class Task:
 
 
 @cache
-def measured() -> Mapping[str, Any]:
+def read_measured() -> Mapping[str, Any]:
     """{"day": when, "tasks": {name: figures}}."""
     document: dict[str, Any] = json.loads(MEASURED.read_text(encoding="utf-8"))
     return document
@@ -52,7 +55,7 @@ def measured() -> Mapping[str, Any]:
 @cache
 def tasks() -> tuple[Task, ...]:
     """The measured tasks in the order of the page."""
-    figures: Mapping[str, Mapping[str, Any]] = measured()["tasks"]
+    figures: Mapping[str, Mapping[str, Any]] = read_measured()["tasks"]
     return tuple(_task(name, figures[name]) for name in SENTENCES if name in figures)
 
 

@@ -16,7 +16,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from backend.console.charts import card_figure
-from backend.console.gallery.tasks import measured
+from backend.console.gallery.tasks import read_measured
 from backend.console.returning import CONSOLE
 
 FIGURES = Path(__file__).parent / "figures.json"
@@ -34,7 +34,7 @@ def figures() -> Sequence[Mapping[str, Any]]:
 @cache
 def shown_card() -> Any:
     """The picture of the card of one measured compile."""
-    rows = measured()["tasks"][SHOWN_TASK]["runs"][0]["rows"][:N_ROWS]
+    rows = read_measured()["tasks"][SHOWN_TASK]["runs"][0]["rows"][:N_ROWS]
     return card_figure({"rows": rows}, title=f"Quality card of {SHOWN_TASK}")
 
 

@@ -3,7 +3,7 @@ import yaml
 
 from backend.compiles.models import Compile
 from backend.console.compiles.editor import example_text
-from backend.console.gallery.tasks import SENTENCES, measured, tasks
+from backend.console.gallery.tasks import SENTENCES, read_measured, tasks
 from backend.domain.roles import Role
 from backend.tenants.isolation import tenant_scope
 from tests.backend.console.pages import get, logged_in, post
@@ -45,7 +45,7 @@ def test_only_tasks_of_the_gallery_are_started(task):
 
 
 def test_every_task_has_its_words_and_its_spec():
-    assert set(measured()["tasks"]) <= set(SENTENCES) == set(bench.NAMES)
+    assert set(read_measured()["tasks"]) <= set(SENTENCES) == set(bench.NAMES)
     for name in SENTENCES:
         assert yaml.safe_load(example_text(name))["name"] == name
 
@@ -53,7 +53,7 @@ def test_every_task_has_its_words_and_its_spec():
 def test_the_figures_are_those_of_the_bench_s_page():
     page = bench.PAGE.read_text(encoding="utf-8")
     lines = [line for line in page.splitlines() if line.startswith("| ")]
-    for name, figures in measured()["tasks"].items():
+    for name, figures in read_measured()["tasks"].items():
         mine = [line for line in lines if line.startswith(f"| {name} |")]
         assert len(mine) == figures["n_compiles"]
         for line, run in zip(mine, figures["runs"], strict=True):
