@@ -40,6 +40,10 @@ class Task:
     n_compiles: int
 
     @property
+    def accuracy(self) -> float:
+        return self.accuracy_ppm / 1_000_000
+
+    @property
     def minutes(self) -> int:
         """Rounded up: nobody minds that it took less."""
         return -(-self.seconds // 60)

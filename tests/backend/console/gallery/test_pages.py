@@ -1,5 +1,6 @@
 import pytest
 import yaml
+from django.utils.html import escape
 
 from backend.compiles.models import Compile
 from backend.console.compiles.editor import example_text
@@ -17,9 +18,9 @@ def test_each_card_has_its_figures_and_leads_into_the_editor():
     text = get(logged_in(make_tenant()), "/app/gallery")
     assert len(tasks()) >= 5
     for task in tasks():
-        assert task.sentence in text
+        assert escape(task.sentence) in text
         assert f'href="/app/compiles/new?example={task.name}"' in text
-        assert f"{task.accuracy_ppm / 1e4:.1f}" in text
+        assert f"{task.accuracy_ppm / 1e4:.1f} % of what was held out" in text
         assert f"about {task.minutes} min" in text
 
 
