@@ -13,7 +13,7 @@ WORKERS := -n $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or
 # bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-json demo-drafts up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-draft-pool bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-queue bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama bench-exports bench-encoder-engines test-servers bench-structured-output ledger-check backup restore lock wheel clean setup-clients test-clients
+.PHONY: help setup demo demo-json demo-drafts up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-draft-pool bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-queue bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama bench-exports bench-encoder-engines test-servers bench-structured-output ledger-check backup restore lock wheel clean setup-clients test-clients bench-gallery
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -185,6 +185,10 @@ bench-rules: setup
 # a quarter of an hour and more: the K-score of one artifact ten times, half of them beside a load of the whole machine
 bench-gate: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.gate_stability
+
+# an hour and more: every task of the console's gallery compiled for two teams; the figures of its cards and of the landing page
+bench-gallery: setup base
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) -m tests.bench.gallery --write
 
 # forty compiles for real, what each cost beside its estimate; an hour and more, and it goes on where it was stopped
 bench-estimates: setup base

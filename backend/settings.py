@@ -122,6 +122,8 @@ KOLM_MAIL_URL = _env.read(
     "KOLM_MAIL_URL", parse_mail, placeholder=("dir", ""), default=f"dir:{ROOT / '.kolm' / 'mail'}"
 )
 KOLM_MAIL_FROM = os.environ.get("KOLM_MAIL_FROM", f"kolm <no-reply@{urlsplit(KOLM_PUBLIC_URL).hostname}>")
+# What this installation calls itself in its e-mails.
+KOLM_SITE_NAME = os.environ.get("KOLM_SITE_NAME", "kolm")
 # Single sign-on (OpenID Connect): a JSON list of {"id", "name", "client_id", "secret", "server_url"}.
 KOLM_OIDC = _env.read("KOLM_OIDC", parse_oidc, placeholder=[], default="[]")
 # closed: only who was invited to a team, or comes from a single sign-on provider, gets an account.
@@ -386,8 +388,9 @@ ACCOUNT_REAUTHENTICATION_REQUIRED = True
 ACCOUNT_REAUTHENTICATION_TIMEOUT = 15 * 60
 ACCOUNT_ADAPTER = "backend.console.allauth_adapters.AccountAdapter"
 SOCIALACCOUNT_ADAPTER = "backend.console.allauth_adapters.SocialAccountAdapter"
-ACCOUNT_EMAIL_SUBJECT_PREFIX = "[kolm] "
+ACCOUNT_EMAIL_SUBJECT_PREFIX = f"[{KOLM_SITE_NAME}] "
 ACCOUNT_EMAIL_CONFIRMATION_EXPIRE_DAYS = 3
+ACCOUNT_LOGIN_ON_EMAIL_CONFIRMATION = True  # in the browser that signed up alone
 ACCOUNT_LOGIN_ON_PASSWORD_RESET = False
 ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = True
 ACCOUNT_SESSION_REMEMBER = True

@@ -102,9 +102,8 @@ def _judge(status: int, body: bytes) -> KeyTest:
     if n_models is None:
         text = "the provider answers, but not with a list of models; does the base URL end in /v1?"
         return KeyTest(is_good=False, text=text)
-    return KeyTest(
-        is_good=True, text=f"the provider accepts this key and lists {n_models:,} model{'' if n_models == 1 else 's'}."
-    )
+    models = "model" if n_models == 1 else "models"
+    return KeyTest(is_good=True, text=f"the provider accepts this key and lists {n_models:,} {models}.")
 
 
 def _count(body: bytes) -> int | None:

@@ -20,13 +20,12 @@ from allauth.account.internal.flows.login import get_authentication_records
 from allauth.account.internal.flows.reauthentication import get_reauthentication_flows
 from allauth.core.exceptions import ReauthenticationRequired
 from django.conf import settings
-from django.contrib.auth.views import redirect_to_login
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
 
 from backend.console.allauth_adapters import LOGGED_IN_AT
 from backend.console.errors import problem_page
+from backend.console.returning import to_log_in, to_welcome
 from backend.console.second_factor import missing_factor
 from backend.domain.errors import Forbidden, KolmError
 from backend.domain.roles import Permission, Role, allows
@@ -74,10 +73,10 @@ def page(permission: Permission, *, atomic: bool = True) -> Callable[[View], Vie
         @functools.wraps(view)
         def wrapper(request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
             if not request.user.is_authenticated:
-                return redirect_to_login(request.get_full_path())
+                return to_log_in(request)
             session = team_session_of(request)
             if session is None:
-                return redirect("console:welcome")
+                return to_welcome(request)
             request.team_session = session
             try:
                 if not session.may(permission):
@@ -125,7 +124,7 @@ def person_page(view: Any) -> Any:
     @functools.wraps(view)
     def wrapper(request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         if not request.user.is_authenticated:
-            return redirect_to_login(request.get_full_path())
+            return to_log_in(request)
         try:
             return view(request, *args, **kwargs)
         except KolmError as error:

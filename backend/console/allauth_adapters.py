@@ -21,6 +21,7 @@ from django.contrib.auth.signals import user_logged_in
 from django.dispatch import receiver
 from django.http import HttpRequest
 
+from backend.console.returning import with_return
 from backend.tenants.team import invitations
 
 INVITATION_IN_SESSION = "invitation"
@@ -46,8 +47,12 @@ class AccountAdapter(DefaultAccountAdapter):
         return "/app/"
 
     def get_email_verification_redirect_url(self, email_address: Any) -> str:
-        """The person comes from an e-mail, not logged in as a rule: the login page leads on."""
+        """The person comes from an e-mail, perhaps in another browser than he signed up in: the login page leads on."""
         return "/app/"
+
+    def get_email_confirmation_url(self, request: HttpRequest, emailconfirmation: Any) -> str:
+        """The link of the e-mail leads to where the person wanted to go when he signed up."""
+        return with_return(str(super().get_email_confirmation_url(request, emailconfirmation)), request)
 
     def is_safe_url(self, url: str) -> bool:
         """No control character in a `next=`: browsers drop a tab or a line feed and then read another address."""
@@ -57,9 +62,9 @@ class AccountAdapter(DefaultAccountAdapter):
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         """Every e-mail leads to KOLM_PUBLIC_URL, whatever Host the request had that asked for it."""
         links = {name: _public(value) for name, value in context.items() if name.endswith("_url")}
-        host = urlsplit(settings.KOLM_PUBLIC_URL).netloc
-        site = Site(domain=host, name=host)
-        super().send_mail(template_prefix, email, context | links | {"current_site": site})
+        site = Site(domain=urlsplit(settings.KOLM_PUBLIC_URL).netloc, name=settings.KOLM_SITE_NAME)
+        more = {"current_site": site, "public_url": settings.KOLM_PUBLIC_URL}
+        super().send_mail(template_prefix, email, context | links | more)
 
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
         """Wrong passwords are counted by address and account together, so a stranger's shut nobody else out. Without

@@ -39,7 +39,7 @@ BUILD = (
         needs=Permission.VIEW,
         keys="g c",
     ),
-    NavItem(label="New compile", names=("start", "compile_new"), needs=Permission.COMPILE, keys="n"),
+    NavItem(label="New compile", names=("start", "compile_new", "gallery"), needs=Permission.COMPILE, keys="n"),
     NavItem(label="Data", names=("uploads", "upload"), needs=Permission.VIEW, keys="g u"),
     NavItem(label="Artifacts", names=("artifacts", "artifact"), needs=Permission.VIEW, keys="g a"),
     NavItem(label="Playground", names=("playground",), needs=Permission.COMPILE, keys="g p"),

@@ -8,7 +8,9 @@ from backend.console.artifacts import pages as artifacts
 from backend.console.compiles.urls import urlpatterns as compiles
 from backend.console.deployments import pages as deployments
 from backend.console.drafts import pages as drafts
+from backend.console.gallery import pages as gallery
 from backend.console.keys import pages as keys
+from backend.console.landing import pages as landing
 from backend.console.money.pricing import pricing
 from backend.console.money.urls import urlpatterns as money
 from backend.console.overview import pages as overview
@@ -23,6 +25,8 @@ pages: list[URLPattern] = [
     path("", overview.overview, name="overview"),
     path("running", overview.overview_running, name="overview_running"),
     path("search", overview.search, name="search"),
+    path("gallery", gallery.gallery, name="gallery"),
+    path("gallery/<str:task>/start", gallery.gallery_start, name="gallery_start"),
     path("deployments", deployments.deployments, name="deployments"),
     path("deployments/create", deployments.create, name="deployment_create"),
     path("deployments/<str:deployment>", deployments.deployment, name="deployment"),
@@ -67,8 +71,8 @@ pages: list[URLPattern] = [
 
 app_name = "console"
 urlpatterns = [
-    path("", RedirectView.as_view(url="/app/")),
     path("pricing", pricing, name="pricing"),
+    path("", landing.landing, name="landing"),
     path("app", RedirectView.as_view(url="/app/")),
     path("app/", include([*pages, *compiles, *money, *account])),
 ]

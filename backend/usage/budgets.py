@@ -214,7 +214,7 @@ def _mail(budget: Budget, percent: int) -> None:
         return
     name = Tenant.objects.values_list("name", flat=True).get(id=budget.tenant_id)
     whose = "the team's budget" if budget.api_key_id is None else "the budget of an API key"
-    subject = f"[kolm] {percent} % of {whose} is used"
+    subject = f"[{settings.KOLM_SITE_NAME}] {percent} % of {whose} is used"
     stop = "Nothing new starts until the month ends or the budget is raised.\n" if budget.is_hard else ""
     text = (
         f"{name}: {percent} % of {whose} for this month is used "

@@ -172,7 +172,7 @@ def delete_tenant(request: Any) -> HttpResponse:
     row = deletion.erase(row.id, sign=lambda payload: sign_document(payload, deletion.RECEIPT_TYPE))
     send(
         session.email,
-        "[kolm] Your team has been deleted",
+        f"[{settings.KOLM_SITE_NAME}] Your team has been deleted",
         _DELETION_EMAIL.format(name=session.tenant_name, link=_receipt_link(row)),
     )
     return redirect("console:deletion", erasure=encode_id(Prefix.ERASURE, row.id))

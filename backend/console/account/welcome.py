@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from backend.console.access import TENANT_IN_SESSION, person_of, person_page
 from backend.console.allauth_adapters import INVITATION_IN_SESSION
 from backend.console.errors import problem_page
+from backend.console.returning import asked_return
 from backend.domain.errors import InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.tenants.isolation import tenant_scope
@@ -32,11 +33,12 @@ def welcome(request: Any) -> HttpResponse:
             error = fault.message
         else:
             request.session[TENANT_IN_SESSION] = str(tenant.id)
-            return redirect("console:overview")
+            return redirect(asked_return(request) or "console:overview")
     waiting = _waiting(request)
     context = {
         "error": error,
         "name": name,
+        "came_from": asked_return(request),
         "waiting": waiting,
         "has_team": bool(memberships_of(request.user.pk)),
     }

@@ -105,7 +105,7 @@ def compile_new(request: ConsoleRequest) -> HttpResponse:
     if request.method == "POST":
         return _handle_post(request)
     name = request.GET.get("example", "")
-    text = _example(name) if name in examples() else ""
+    text = example_text(name) if name in examples() else ""
     if (source := request.GET.get("from", "")) and not text:
         text = _spec_of(request, source)
     return _editor(request, text=text, budget="", is_checked=bool(text))
@@ -339,7 +339,7 @@ def examples() -> dict[str, str]:
     return {path.stem: path.name for path in sorted(EXAMPLES.glob("*.yaml"))}  # none where they were not shipped
 
 
-def _example(name: str) -> str:
+def example_text(name: str) -> str:
     return (EXAMPLES / examples()[name]).read_text(encoding="utf-8")
 
 

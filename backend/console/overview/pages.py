@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 
-from backend.compiles.models import Compile, StepRun
+from backend.compiles.models import Compile, StepRun, TeacherKey
 from backend.console import charts
 from backend.console.access import ConsoleRequest, TeamSession, page
 from backend.console.id_search import address_of, is_public_id
@@ -173,14 +173,14 @@ def _failing_webhooks(session: TeamSession) -> list[dict[str, Any]]:
 
 
 def _first_steps(session: TeamSession) -> dict[str, Any]:
-    """Return what is shown until the first compile has succeeded. The curl line is the one of the README, against this
-    deployment; the line before it needs the clone, so it is for the stack on this machine alone."""
+    """Return what is shown until the first compile has succeeded. The curl line is against this deployment; the line
+    before it needs the clone, so it is for the stack on this machine alone."""
     tenant_id = session.tenant_id
     url = settings.KOLM_PUBLIC_URL
     return {
         "has_key": ApiKey.objects.of_tenant(tenant_id).filter(revoked_at=None).exists(),
         "has_compile": Compile.objects.of_tenant(tenant_id).exists(),
-        "has_webhook": WebhookEndpoint.objects.of_tenant(tenant_id).filter(deleted_at=None).exists(),
+        "has_teacher": TeacherKey.objects.of_tenant(tenant_id).exists(),
         "has_team": Member.objects.of_tenant(tenant_id).count() > 1,
         "spec_line": f".venv/bin/kolm check {EXAMPLE} --json > spec.json" if IS_LOCAL else "",
         "curl_line": f'curl -s {url}/v1/compiles -H "Authorization: Bearer $KOLM_API_KEY"'

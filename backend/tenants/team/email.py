@@ -14,7 +14,7 @@ from backend.tenants.team.invitations import DAYS
 logger = logging.getLogger(__name__)
 
 _TEXT = """\
-{by} invites you to the team {team} on kolm, as {role}.
+{by} invites you to the team {team} on {site}, as {role}.
 
 Accept within {days} days, with an account that has this e-mail address:
 
@@ -39,8 +39,9 @@ def send_invitation(row: Invitation, token: str) -> str:
     the invitation stands."""
     name = Tenant.objects.values_list("name", flat=True).get(id=row.tenant_id)
     link = link_of(token)
-    text = _TEXT.format(by=_one_line(row.invited_by), team=_one_line(name), role=row.role, days=DAYS, link=link)
-    transaction.on_commit(lambda: send(row.email, f"[kolm] Join {_one_line(name)}", text))
+    words = {"by": _one_line(row.invited_by), "team": _one_line(name), "site": settings.KOLM_SITE_NAME}
+    text = _TEXT.format(role=row.role, days=DAYS, link=link, **words)
+    transaction.on_commit(lambda: send(row.email, f"[{settings.KOLM_SITE_NAME}] Join {_one_line(name)}", text))
     return link
 
 

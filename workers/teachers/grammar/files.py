@@ -23,7 +23,8 @@ from workers.teachers.grammar.typing_slips import sloppy_parts
 
 _FOLDER = Path(__file__).parent / "grammars"
 DEFAULT_GRAMMAR = _FOLDER / "support.yaml"
-SHIPPED = (DEFAULT_GRAMMAR, _FOLDER / "orders.yaml", _FOLDER / "repairs.yaml")
+_OTHERS = ("orders", "repairs", "sentiment", "personal_data", "urgency", "spam", "languages")
+SHIPPED = (DEFAULT_GRAMMAR, *(_FOLDER / f"{name}.yaml" for name in _OTHERS))
 SLOPPY = "sloppy"
 _PART = re.compile(r"\{([a-z0-9_]+(?:\|[a-z]+)*)\}|([^{}]+)")
 _FILTERS: Mapping[str, Callable[[str], str]] = {

@@ -205,7 +205,7 @@ def test_a_removed_member_is_out_at_the_next_request():
     assert client.get("/app/settings").status_code == 200
     with tenant_scope(tenant.id):
         Member.objects.get(user=user).delete()
-    assert client.get("/app/settings")["Location"] == "/app/welcome"
+    assert client.get("/app/settings")["Location"].startswith("/app/welcome")
 
 
 def test_sessions_are_listed_and_ended():

@@ -33,6 +33,9 @@ def make_compile(tenant, **fields) -> Compile:
 def test_an_empty_team_is_told_how_to_begin(settings):
     text = get(logged_in(make_tenant("Newcomers")), "/app/")
     assert "Get started" in text
+    for way in ("/app/start", "/app/gallery", "/app/settings", "/app/team", "/app/api_keys"):
+        assert f'href="{way}"' in text.partition("Get started")[2]
+    assert "curl" not in text.partition("<details><summary>By API")[0]
     assert f"curl -s {settings.KOLM_PUBLIC_URL}/v1/compiles" in text
     assert 'href="/docs/first-compile"' in text
     assert "No compile is running." in text

@@ -1,0 +1,1 @@
+"""The page at `/` for who is not logged in."""
