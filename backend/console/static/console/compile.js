@@ -43,6 +43,7 @@
     const button = event.target.closest?.("[data-line]");
     const area = document.getElementById("spec");
     if (!button || !area) return;
+    if (!area.dispatchEvent(new CustomEvent("kolm:show-line", { detail: Number(button.dataset.line), cancelable: true }))) return; // CodeMirror's
     const lines = area.value.split("\n");
     const at = Math.min(Number(button.dataset.line), lines.length) - 1;
     const start = lines.slice(0, at).reduce((sum, line) => sum + line.length + 1, 0);
@@ -50,6 +51,13 @@
     area.setSelectionRange(start, start + lines[at].length);
     area.scrollTop = Math.max(0, at * parseFloat(getComputedStyle(area).lineHeight) - area.clientHeight / 3);
   });
+
+  // --- a draft whose compile is there is no draft any more ---
+  try {
+    const sent = sessionStorage.getItem("kolm-draft-sent");
+    sessionStorage.removeItem("kolm-draft-sent");
+    if (sent && /\/compiles\/cmp_/.test(location.pathname)) localStorage.removeItem(sent);
+  } catch { /* storage may be refused */ }
 
   // --- a form is sent once; the server would take a second click for the first one's anyway ---
   document.addEventListener("submit", (event) => {

@@ -89,6 +89,10 @@
   document.addEventListener("submit", (event) => {
     const question = event.target.dataset?.confirm;
     if (question && !confirm(question)) event.preventDefault();
+    if (!event.target.action?.endsWith?.("/accounts/logout/")) return;
+    try { // drafts of specs hold a team's texts
+      for (const key of Object.keys(localStorage)) if (key.startsWith("kolm-draft:")) localStorage.removeItem(key);
+    } catch { /* storage may be refused */ }
   });
   document.addEventListener("change", (event) => {
     if (event.target.closest?.("[data-submits]")) event.target.form?.requestSubmit();
