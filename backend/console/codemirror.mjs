@@ -23,7 +23,7 @@ export { acceptCompletion, autocompletion, closeBrackets, closeBracketsKeymap, c
 export { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 export { json } from "@codemirror/lang-json";
 export { yaml } from "@codemirror/lang-yaml";
-export { bracketMatching, indentOnInput, indentUnit, syntaxHighlighting, syntaxTree } from "@codemirror/language";
+export { bracketMatching, ensureSyntaxTree, indentOnInput, indentService, indentUnit, syntaxHighlighting, syntaxTree } from "@codemirror/language";
 export { lintGutter, lintKeymap, setDiagnostics } from "@codemirror/lint";
 export { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
 export { Annotation, Compartment, EditorState, Prec } from "@codemirror/state";

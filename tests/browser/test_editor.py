@@ -5,11 +5,14 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from random import Random
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
+from backend.console.compiles.editor import EXAMPLES, examples
+from backend.console.compiles.spec_text import read_spec
 from backend.domain.roles import Role
 from tests.acceptance.deployment import eventually
 from tests.acceptance.specs import small_spec
@@ -141,6 +144,131 @@ def test_a_json_spec_is_completed_as_json(window: Opens) -> None:
         page.wait_for_timeout(150)
         page.keyboard.press("Enter")
         assert json.loads(written(page)) == {"sampling": {"method": "auto"}}
+
+
+def test_a_value_that_is_there_in_full_is_not_offered_and_what_is_below_a_key_is_indented(window: Opens) -> None:
+    with editor(window()) as (page, text):
+        text.click()
+        page.keyboard.type("output: # what it is\n")
+        page.keyboard.type("type: labe")
+        expect(options(page)).to_have_text(["label"])
+        page.keyboard.type("l")
+        expect(options(page)).to_have_count(0)
+        page.keyboard.type("\nlabels:\n- name: yes-please\ndescription: Of course.\n")
+        lines = [
+            "output: # what it is",
+            "  type: label",
+            "  labels:",
+            "    - name: yes-please",
+            "      description: Of course.",
+        ]
+        assert written(page).splitlines() == [*lines, "      "]
+
+
+@pytest.mark.parametrize("name", sorted(examples()))
+def test_every_key_of_an_example_has_the_path_that_the_servers_parser_reads(name: str, window: Opens) -> None:
+    yaml_text = (EXAMPLES / examples()[name]).read_text()
+    json_text = json.dumps(read_spec(yaml_text).value, indent=1, ensure_ascii=False)
+    with editor(window()) as (page, _):
+        for text in (yaml_text, json_text):
+            keys = some_keys(text)
+            assert len(keys) > 40
+            asked = [[line, key] for line, key, _ in keys]
+            paths = page.evaluate(_PATHS_OF_KEYS, {"text": text, "asked": asked})
+            wrong = [(key, answer) for key, answer in zip(keys, paths, strict=True) if key[2] not in answer]
+            assert not wrong, wrong[:5]
+
+
+# for each line and key, the paths of all places of the line where that key stands
+_PATHS_OF_KEYS = r"""({text, asked}) => {
+    const language = text.startsWith("{") ? codemirror.json() : codemirror.yaml();
+    const state = codemirror.EditorState.create({doc: text, extensions: [language]});
+    return asked.map(([number, key]) => {
+        const line = state.doc.line(number);
+        const found = [...line.text.matchAll(new RegExp(String.raw`(^|[\s{,"'])${key}["']?\s*:(\s|$)`, "g"))];
+        return found.map((match) => {
+            const place = kolm.placeOf(state, line.from + match.index + match[1].length + 1);
+            return place?.kind === "key" ? [...place.steps.map((step) => step.key), place.name].join(".") : "";
+        });
+    });
+}"""
+
+
+def some_keys(text: str) -> list[tuple[int, str, str]]:
+    """Line, key and path, at most 300 of them; items of lists are `[]`."""
+    document = read_spec(text)
+    pointers: list[list[str]] = []
+
+    def walk(value: Any, pointer: list[str]) -> None:
+        parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, part in parts:
+            pointers.append([*pointer, str(key)])
+            walk(part, pointers[-1])
+
+    walk(document.value, [])
+    named = [pointer for pointer in pointers if re.fullmatch("[a-z_]+", pointer[-1])]
+    return [
+        (
+            document.line_of("/" + "/".join(pointer)),
+            pointer[-1],
+            ".".join("[]" if key.isdecimal() else key for key in pointer),
+        )
+        for pointer in named[:: len(named) // 300 + 1]
+    ]
+
+
+BREAKS = ("{", "}", "[", "]", ":", "\n", "- ", '"', "'", " #", "|", "\t", ",", ":\n", '{"')
+
+
+def test_half_written_text_is_no_fault(window: Opens) -> None:
+    """Cut anywhere and broken by brackets, quotes and colons, a text has a place or none; nothing throws."""
+    random, text = Random(7), (EXAMPLES / "refund-router.yaml").read_text()[:6_000]
+    broken = []
+    for _ in range(1_000):
+        start = random.randrange(5_000)
+        piece = text[start : start + random.randrange(400)]
+        for _ in range(3):
+            at = random.randrange(len(piece) + 1)
+            piece = piece[:at] + random.choice(BREAKS) + piece[at:]
+        broken.append(random.choice(["", "{"]) + piece)
+    with editor(window()) as (page, _):
+        outside = page.evaluate(
+            """(texts) => texts.filter((text) => {
+                const state = codemirror.EditorState.create({doc: text, extensions: [codemirror.yaml()]});
+                const places = [0.3, 0.6, 1].map((share) => kolm.placeOf(state, Math.floor(share * text.length)));
+                const isInside = ({from, to}) => 0 <= from && from <= to && to <= text.length;
+                return places.some((place) => place && !isInside(place));
+            })""",
+            broken,
+        )
+        assert outside == []
+
+
+def test_a_hostile_text_costs_no_time(window: Opens) -> None:
+    """A spec of somebody else of the team may be opened: nothing looks at a text more than a few times."""
+    n = 200_000
+    hostile = [
+        "a" + " " * n + "b",
+        "- " * n,
+        "a: " + " " * n + "x",
+        "{" * n,
+        '{"a":' * n,
+        "{" + ":" * n,
+        '{"' + "\\" * n,
+    ]
+    with editor(window()) as (page, _):
+        took_ms = page.evaluate(
+            """(texts) => texts.map((text) => {
+                const doc = codemirror.EditorState.create({doc: text}).doc, began = performance.now();
+                for (const at of [0, 90_000, text.length]) {
+                    kolm.placeInSpec(doc, at, -1, false);
+                    kolm.placeInSpec(doc, at, 0, true);
+                }
+                return performance.now() - began;
+            })""",
+            hostile,
+        )
+        assert max(took_ms) < 3_000, took_ms
 
 
 def test_hover_explains_a_key(window: Opens) -> None:

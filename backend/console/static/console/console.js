@@ -90,6 +90,7 @@
     const question = event.target.dataset?.confirm;
     if (question && !confirm(question)) event.preventDefault();
     if (!event.target.action?.endsWith?.("/accounts/logout/")) return;
+    window.kolm.isLeaving = true;
     try { // drafts of specs hold a team's texts
       for (const key of Object.keys(localStorage)) if (key.startsWith("kolm-draft:")) localStorage.removeItem(key);
     } catch { /* storage may be refused */ }

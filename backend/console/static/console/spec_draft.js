@@ -70,7 +70,7 @@
     const save = () => {
       clearTimeout(timer);
       timer = 0;
-      if (question) return;
+      if (question || window.kolm.isLeaving) return;
       const now = read(key);
       if (isForeign(now)) ask();
       else if (now?.text === area.value) seen = now.version;

@@ -67,7 +67,7 @@
     area.placeholder ? cm.placeholder(area.placeholder) : [],
     cm.EditorView.contentAttributes.of(attributesOf(area, hint)),
     area.readOnly ? [cm.EditorState.readOnly.of(true), cm.EditorView.editable.of(false)] : [],
-    typedOver,
+    typedOver, kolm.indentsOfSpec,
     parts.wrap.of(wrapping(wraps())),
     parts.language.of(language({ sliceString: (from, to) => area.value.slice(from, to) })),
     cm.EditorView.updateListener.of(changed),
@@ -90,7 +90,7 @@
     area.dataset.specEditor = "on";
     const parts = { wrap: new cm.Compartment(), language: new cm.Compartment() };
     const { bar, hint } = toolbar(area, (is) => view.dispatch({ effects: parts.wrap.reconfigure(wrapping(is)) }));
-    let view = null, isJson = kolm.isJsonSpec({ sliceString: (from, to) => area.value.slice(from, to) });
+    let view = null, isOwn = false, isJson = kolm.isJsonSpec({ sliceString: (from, to) => area.value.slice(from, to) });
     const changed = (update) => {
       view?.dom.querySelector(".cm-tooltip-autocomplete > ul:not([tabindex])")?.setAttribute("tabindex", "0"); // it scrolls
       if (!update.docChanged) return;
@@ -100,7 +100,9 @@
       }
       if (update.transactions.some((one) => one.annotation(fromOutside))) return;
       area.value = update.state.doc.toString();
+      isOwn = true;
       area.dispatchEvent(new Event("input", { bubbles: true }));
+      isOwn = false;
     };
     const extensions = extensionsFor(area, hint, parts, changed);
     view = new cm.EditorView({ state: cm.EditorState.create({ doc: area.value, extensions }) });
@@ -113,6 +115,7 @@
 
     const show = () => view.dispatch(cm.setDiagnostics(view.state, problemsIn(area, view.state.doc)));
     area.addEventListener("input", () => {
+      if (isOwn) return;
       const text = area.value.replace(/\r\n?/g, "\n");
       if (text === view.state.doc.toString()) return;
       view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text }, annotations: fromOutside.of(true) });

@@ -1,8 +1,10 @@
 // Completion and hover for the spec editor, out of the published JSON Schema, which is fetched when it is first asked for.
 (() => {
-  const { hoverTooltip, pickedCompletion, syntaxTree } = window.codemirror;
-  const { ITEM, overSchema, placeInSpec } = window.kolm;
+  const { ensureSyntaxTree, hoverTooltip, indentService, pickedCompletion, syntaxTree } = window.codemirror;
+  const { ITEM, overSchema, placeInSpec, shapeOfLine } = window.kolm;
   const NOT_PLAIN = /^(|~|null|true|false|yes|no|on|off|[-+.\d].*)$/i; // texts that YAML reads as something else
+  const MOST_PARSING_MS = 50;
+  const OPENED = /^(\s*(?:-\s+)*(?:[^\s#"'{}[\],][^:#]*:\s+)?)[{[]/; // a bracket that is a line's item or value
   const schemas = new Map();
 
   const schemaAt = (address) => {
@@ -15,13 +17,19 @@
   };
 
   const isJson = (doc) => doc.sliceString(0, 200).trimStart().startsWith("{");
+  const treeAt = (state, at) => ensureSyntaxTree(state, at, MOST_PARSING_MS) ?? syntaxTree(state);
   const placeAt = (state, at) => {
     if (isJson(state.doc)) return placeInSpec(state.doc, at, state.doc.sliceString(0, 200).indexOf("{"), true);
     let from = -1;
-    for (let node = syntaxTree(state).resolveInner(at, -1); node; node = node.parent) {
+    const tree = treeAt(state, at);
+    for (let node = tree.resolveInner(at, -1); node; node = node.parent) {
       if (/^(Comment|BlockLiteral)/.test(node.name)) return null;
       const isClosed = /[}\]]/.test(state.sliceDoc(node.to - 1, node.to));
       if (/^Flow/.test(node.name) && node.from < at && (at < node.to || !isClosed)) from = node.from;
+    }
+    if (from < 0 && tree.length < at) { // not parsed so far: what opens on the line itself is known all the same
+      const line = state.doc.lineAt(at), opened = line.from + (OPENED.exec(line.text)?.[1].length ?? line.length);
+      if (opened < at) from = opened;
     }
     return placeInSpec(state.doc, at, from, false);
   };
@@ -37,7 +45,7 @@
   };
 
   // --- completion ---
-  const written = (value, form) => {
+  const textOf = (value, form) => {
     if (typeof value !== "string" || form === "json") return JSON.stringify(value);
     return NOT_PLAIN.test(value) ? JSON.stringify(value) : value;
   };
@@ -74,7 +82,7 @@
     label: typeof value === "string" ? value : JSON.stringify(value),
     type: "enum",
     boost: Math.max(-50, 40 - index),
-    apply: (view, completion) => insert(view, completion, written(value, form)),
+    apply: (view, completion) => insert(view, completion, textOf(value, form)),
   });
 
   const completeFrom = (address) => async (context) => {
@@ -87,7 +95,11 @@
     const values = isValue ? schema.valuesAt(place.steps).map((value, index) => valueOption(value, index, place.form)) : [];
     const options = [...keys.map(keyOption), ...values];
     const from = place.from + (/^["']/.test(context.state.sliceDoc(place.from, place.from + 1)) ? 1 : 0);
-    return options.length && from <= context.pos ? { from, options, validFor: /^[\w-]*$/ } : null;
+    const written = context.state.sliceDoc(from, context.pos), labels = options.map(({ label }) => label);
+    // a value that is there in full is complete: Enter is then a new line again
+    const isWhole = (text) => isValue && labels.includes(text) && labels.every((label) => label === text || !label.startsWith(text));
+    if (!options.length || from > context.pos || (isWhole(written) && !context.explicit)) return null;
+    return { from, options, validFor: (text) => /^[\w-]*$/.test(text) && !isWhole(text) };
   };
 
   // --- hover ---
@@ -102,5 +114,19 @@
     return { pos: place.from, end: place.to, above: true, create: () => ({ dom: noteElement(name, note) }) };
   });
 
-  Object.assign(window.kolm, { completeFrom, hoverFrom, leadsOn: ({ leads }) => Boolean(leads), isJsonSpec: isJson });
+  // --- a new line of the block form begins where the one above it does, or below its key ---
+  const indents = indentService.of((context, at) => {
+    const { state } = context;
+    if (isJson(state.doc)) return undefined;
+    for (let node = treeAt(state, at).resolveInner(at, -1); node; node = node.parent) {
+      if (/^(Flow|BlockLiteral|Quoted)/.test(node.name)) return undefined;
+    }
+    const above = context.lineAt(at, -1).text, line = shapeOfLine(above);
+    if (!line) return /^\s*#/.test(above) ? above.indexOf("#") : undefined;
+    if (line.key === null) return line.dashes.at(-1) ?? line.column;
+    const isOpen = /^\s*([|>][-+\d]*\s*)?(\s#.*)?$/.test(above.slice(line.valueAt));
+    return line.column + (isOpen ? 2 : 0);
+  });
+
+  Object.assign(window.kolm, { completeFrom, hoverFrom, indentsOfSpec: indents, placeOf: placeAt, leadsOn: ({ leads }) => Boolean(leads), isJsonSpec: isJson });
 })();

@@ -3,8 +3,8 @@
 // brackets in JSON and in YAML's flow form.
 (() => {
   const ITEM = "[]"; // a step into a list
-  const MOST_LINES = 20_000, MOST_CHARS = 200_000;
-  const KEY = /^("[^"]*"|'[^']*'|[^\s"'#[\]{},][^:#]*?)\s*:(?=\s|$)/;
+  const MOST_LINES = 20_000, MOST_CHARS = 200_000, DEEPEST = 64; // no spec is deeper
+  const KEY = /^(?:("[^"]*"|'[^']*')\s*|([^\s"'#[\]{},][^:#]*)):(?=\s|$)/;
   const TOKEN = /\s+|#[^\n]*|"(?:[^"\\\n]|\\[^\n])*"?|'(?:[^'\n]|'')*'?|[{}[\],]|:(?=[\s"'{}[\],]|$)|(?<="):|(?:[^\s,{}[\]:"']|:\S)(?:[^,{}[\]\n:]|:(?!\s|$))*|./gy;
   const plain = (text) => text.trim().replace(/^(["'])(.*?)\1?$/s, "$2");
 
@@ -12,14 +12,17 @@
   const shapeOf = (text) => {
     const dashes = [];
     let column = text.length - text.trimStart().length;
-    for (let dash; (dash = /^-(?:\s+|$)/.exec(text.slice(column))); column += dash[0].length) dashes.push(column);
+    for (let dash; dashes.length < DEEPEST && (dash = /^-(?:\s+|$)/.exec(text.slice(column))); column += dash[0].length) dashes.push(column);
     const body = text.slice(column);
     const isEmpty = !body || body.startsWith("#") || (!column && /^(---|\.\.\.)/.test(body));
     if (isEmpty && !dashes.length) return null;
-    const key = KEY.exec(body);
-    return { dashes, column, body, key: key && plain(key[1]), keyLength: key && key[1].length, valueAt: key && column + key[0].length };
+    const match = KEY.exec(body);
+    if (!match) return { dashes, column, body, key: null };
+    const key = (match[1] ?? match[2]).trimEnd();
+    return { dashes, column, body, key: plain(key), keyLength: key.length, valueAt: column + match[0].length };
   };
-  const scalarOf = ({ key, valueAt }, text) => [key, plain(text.slice(valueAt).replace(/\s#.*$/, ""))];
+  const withoutRemark = (text) => { const at = text.search(/\s#/); return (at < 0 ? text : text.slice(0, at)).trimEnd(); };
+  const scalarOf = ({ key, valueAt }, text) => [key, plain(withoutRemark(text.slice(valueAt)))];
 
   const stepsTo = (doc, number, shape) => {
     const steps = [], own = {};
@@ -58,10 +61,10 @@
     const { steps, beside } = stepsTo(doc, line.number, shape);
     const place = { form: "block", column: shape.column, beside, isItem: shape.dashes.length > 0, hasColon: shape.key !== null };
     const from = line.from + shape.column;
-    if (shape.key === null) return { ...place, kind: "key", steps, from, to: from + shape.body.replace(/\s+(#.*)?$/, "").length };
+    if (shape.key === null) return { ...place, kind: "key", steps, from, to: from + withoutRemark(shape.body).length };
     if (at <= from + shape.keyLength) return { ...place, kind: "key", name: shape.key, steps, from, to: from + shape.keyLength };
     const rest = line.text.slice(shape.valueAt), begin = line.from + shape.valueAt + (rest.length - rest.trimStart().length);
-    const end = begin + rest.trimStart().replace(/\s*(\s#.*)?$/, "").length;
+    const end = begin + withoutRemark(rest.trimStart()).length;
     if (at < line.from + shape.valueAt) return null;
     return { ...place, kind: "value", steps: [...steps, { key: shape.key, beside }], from: Math.min(at, begin), to: Math.max(at, end) };
   };
@@ -82,6 +85,7 @@
       const isScalar = !/^[\s#{}[\],:]/.test(token) || (token[0] === ":" && token.length > 1);
       if (!place && isScalar && from <= at && at <= to) placed(from, to, plain(token));
       if (!place && from >= at) placed(at, at);
+      if (frames.length > DEEPEST) return null;
       if (place && !frames.includes(place.frame)) break;
       if (place && from > at + MOST_CHARS) break;
       const frame = frames.at(-1);
@@ -116,5 +120,5 @@
     return { ...place, form, steps: [...around.steps, ...place.steps], from: place.from + flowFrom, to: place.to + flowFrom };
   };
 
-  Object.assign(window.kolm, { placeInSpec: placeIn, ITEM });
+  Object.assign(window.kolm, { placeInSpec: placeIn, shapeOfLine: shapeOf, ITEM });
 })();
