@@ -19,13 +19,37 @@ StyleModule.mount = (root, modules) => {
   root.adoptedStyleSheets = [...wanted, ...root.adoptedStyleSheets.filter((sheet) => !wanted.includes(sheet))];
 };
 
-export { acceptCompletion, autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, pickedCompletion } from "@codemirror/autocomplete";
+export {
+  acceptCompletion,
+  autocompletion,
+  closeBrackets,
+  closeBracketsKeymap,
+  completionKeymap,
+  pickedCompletion,
+} from "@codemirror/autocomplete";
 export { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 export { json } from "@codemirror/lang-json";
 export { yaml } from "@codemirror/lang-yaml";
-export { bracketMatching, ensureSyntaxTree, indentOnInput, indentService, indentUnit, syntaxHighlighting, syntaxTree } from "@codemirror/language";
+export {
+  bracketMatching,
+  ensureSyntaxTree,
+  indentOnInput,
+  indentService,
+  indentUnit,
+  syntaxHighlighting,
+  syntaxTree,
+} from "@codemirror/language";
 export { lintGutter, lintKeymap, setDiagnostics } from "@codemirror/lint";
 export { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
-export { Annotation, Compartment, EditorState, Prec } from "@codemirror/state";
-export { drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutter, hoverTooltip, keymap, lineNumbers, placeholder } from "@codemirror/view";
+export { Annotation, Compartment, EditorState } from "@codemirror/state";
+export {
+  drawSelection,
+  EditorView,
+  highlightActiveLine,
+  highlightActiveLineGutter,
+  hoverTooltip,
+  keymap,
+  lineNumbers,
+  placeholder,
+} from "@codemirror/view";
 export { classHighlighter } from "@lezer/highlight";

@@ -3,24 +3,50 @@
 //   data-draft   name of the draft; data-posted: the text is what was just sent, and so newer than what is kept
 // compile.js forgets a draft once its compile is there, console.js forgets all of them at log-out.
 (() => {
-  const PREFIX = "kolm-draft:", BRANCH = "kolm-draft-branch:";
-  const MOST_CHARS = 1_000_000, DAY_MS = 86_400_000, DAYS = 14, PAUSE_MS = 300;
+  const PREFIX = "kolm-draft:";
+  const BRANCH = "kolm-draft-branch:";
+  const MOST_CHARS = 1_000_000;
+  const DAY_MS = 86_400_000;
+  const DAYS = 14;
+  const PAUSE_MS = 300;
   const own = [...crypto.getRandomValues(new Uint32Array(2))].map((number) => number.toString(36)).join("");
   let written = 0;
 
-  const read = (key) => { try { return JSON.parse(localStorage.getItem(key)); } catch { return null; } };
-  const forget = (key) => { try { localStorage.removeItem(key); } catch { /* nothing was kept */ } };
-  const branchOf = (name) => { try { return sessionStorage.getItem(BRANCH + name) ?? ""; } catch { return ""; } };
+  const read = (key) => {
+    try {
+      return JSON.parse(localStorage.getItem(key));
+    } catch {
+      return null;
+    }
+  };
+  const forget = (key) => {
+    try {
+      localStorage.removeItem(key);
+    } catch {
+      /* nothing was kept */
+    }
+  };
+  const branchOf = (name) => {
+    try {
+      return sessionStorage.getItem(BRANCH + name) ?? "";
+    } catch {
+      return "";
+    }
+  };
   const forgetOld = () => {
     try {
       for (const key of Object.keys(localStorage).filter((one) => one.startsWith(PREFIX))) {
         if (!(read(key)?.at > Date.now() - DAYS * DAY_MS)) forget(key);
       }
-    } catch { /* storage may be refused */ }
+    } catch {
+      /* storage may be refused */
+    }
   };
 
   const banner = (area, kind, text, choices) => {
-    const place = document.createElement("div"), line = document.createElement("p"), actions = document.createElement("div");
+    const place = document.createElement("div");
+    const line = document.createElement("p");
+    const actions = document.createElement("div");
     place.className = `callout ${kind} spec-draft`;
     place.setAttribute("role", kind === "warn" ? "alert" : "status");
     line.textContent = text;
@@ -28,7 +54,10 @@
     for (const [label, act] of choices) {
       const button = document.createElement("button");
       Object.assign(button, { type: "button", className: "btn small", textContent: label });
-      button.addEventListener("click", () => { place.remove(); act(); });
+      button.addEventListener("click", () => {
+        place.remove();
+        act();
+      });
       actions.append(button);
     }
     place.append(line, actions);
@@ -37,10 +66,18 @@
   };
 
   const keep = (area) => {
-    const name = area.dataset.draft, base = area.value;
+    const name = area.dataset.draft;
+    const base = area.value;
     const isPosted = "posted" in area.dataset;
-    let key = PREFIX + name + branchOf(name), seen = null, question = null, timer = 0, hasComplained = false;
-    const show = (text) => { area.value = text; area.dispatchEvent(new Event("input", { bubbles: true })); };
+    let key = PREFIX + name + branchOf(name);
+    let seen = null;
+    let question = null;
+    let timer = 0;
+    let hasComplained = false;
+    const show = (text) => {
+      area.value = text;
+      area.dispatchEvent(new Event("input", { bubbles: true }));
+    };
 
     const write = () => {
       const draft = { version: `${own}:${++written}`, text: area.value, at: Date.now() };
@@ -49,22 +86,46 @@
         localStorage.setItem(key, JSON.stringify(draft));
         seen = draft.version;
       } catch {
-        if (!hasComplained) window.kolm.notice("This text is too large to be kept in your browser: a reload would lose it.", "warn");
+        if (!hasComplained)
+          window.kolm.notice("This text is too large to be kept in your browser: a reload would lose it.", "warn");
         hasComplained = true;
       }
     };
     const ask = () => {
       if (question) return;
       const theirs = () => read(key);
-      question = banner(area, "warn", "This draft was changed in another tab. Nothing is overwritten: choose which text this tab goes on with.", [
-        ["Take theirs", () => { question = null; const one = theirs(); if (one) { seen = one.version; show(one.text); } else write(); }],
-        ["Keep mine", () => { // a draft of this tab's own from now on; the other tab keeps its own as well
-          question = null;
-          try { sessionStorage.setItem(BRANCH + name, `:${own}`); } catch { /* this page keeps it all the same */ }
-          key = `${PREFIX}${name}:${own}`;
-          write();
-        }],
-      ]);
+      question = banner(
+        area,
+        "warn",
+        "This draft was changed in another tab. Nothing is overwritten: choose which text this tab goes on with.",
+        [
+          [
+            "Take theirs",
+            () => {
+              question = null;
+              const one = theirs();
+              if (one) {
+                seen = one.version;
+                show(one.text);
+              } else write();
+            },
+          ],
+          [
+            "Keep mine",
+            () => {
+              // a draft of this tab's own from now on; the other tab keeps its own as well
+              question = null;
+              try {
+                sessionStorage.setItem(BRANCH + name, `:${own}`);
+              } catch {
+                /* this page keeps it all the same */
+              }
+              key = `${PREFIX}${name}:${own}`;
+              write();
+            },
+          ],
+        ],
+      );
     };
     const isForeign = (draft) => Boolean(draft) && draft.version !== seen && draft.text !== area.value;
     const save = () => {
@@ -77,31 +138,61 @@
       else if (area.value !== base || isPosted) write();
       else if (now) forget(key);
     };
-    const look = () => { if (!question && isForeign(read(key))) ask(); };
+    const look = () => {
+      if (!question && isForeign(read(key))) ask();
+    };
 
     const stored = read(key);
-    if (isPosted) { if (isForeign(stored)) ask(); else write(); }
-    else if (stored && stored.text !== base) {
+    if (isPosted) {
+      if (isForeign(stored)) ask();
+      else write();
+    } else if (stored && stored.text !== base) {
       seen = stored.version;
       show(stored.text);
-      banner(area, "info", `Your draft of ${new Date(stored.at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })} is shown, as this browser kept it.`, [
-        ["Discard the draft", () => { clearTimeout(timer); forget(key); seen = null; show(base); }],
+      const at = new Date(stored.at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+      banner(area, "info", `Your draft of ${at} is shown, as this browser kept it.`, [
+        [
+          "Discard the draft",
+          () => {
+            clearTimeout(timer);
+            forget(key);
+            seen = null;
+            show(base);
+          },
+        ],
         ["Go on with it", () => {}],
       ]);
     } else if (stored) seen = stored.version;
 
-    area.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(save, PAUSE_MS); });
-    addEventListener("storage", (event) => { if (event.key === key) look(); });
+    area.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(save, PAUSE_MS);
+    });
+    addEventListener("storage", (event) => {
+      if (event.key === key) look();
+    });
     addEventListener("pageshow", look);
-    addEventListener("pagehide", () => { if (timer) save(); });
-    document.addEventListener("visibilitychange", () => { if (document.hidden) { if (timer) save(); } else look(); });
+    addEventListener("pagehide", () => {
+      if (timer) save();
+    });
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) {
+        if (timer) save();
+      } else look();
+    });
     area.form?.addEventListener("submit", ({ submitter }) => {
       save();
-      if (submitter?.value === "submit") try { sessionStorage.setItem("kolm-draft-sent", key); } catch { /* it stays, then */ }
+      if (submitter?.value === "submit")
+        try {
+          sessionStorage.setItem("kolm-draft-sent", key);
+        } catch {
+          /* it stays, then */
+        }
     });
   };
 
-  document.addEventListener("DOMContentLoaded", () => { // after htmx, which then checks a draft that is shown
+  document.addEventListener("DOMContentLoaded", () => {
+    // after htmx, which then checks a draft that is shown
     forgetOld();
     for (const area of document.querySelectorAll("textarea[data-draft]")) keep(area);
   });

@@ -1,15 +1,28 @@
-// CodeMirror over every textarea[data-spec-editor]. The textarea stays the form's field: what is typed goes into it and it
-// says `input`; whoever sets its value and says `input` changes the editor. Without this script the textarea is the editor.
+// CodeMirror over every textarea[data-spec-editor]. The textarea stays the form's field: what is typed goes into it and
+// it says `input`; whoever sets its value and says `input` changes the editor. Without this script it is the editor.
 //   data-schema    address of the JSON Schema, for completion and hover
 //   data-problems  selector of the element whose [data-line] buttons name the problems for the margin
 (() => {
-  const cm = window.codemirror, { kolm } = window;
+  const cm = window.codemirror;
+  const { kolm } = window;
   const fromOutside = cm.Annotation.define();
   const isMac = /Mac|iP(hone|ad)/.test(navigator.platform);
   let count = 0;
 
-  const wraps = () => { try { return localStorage.getItem("kolm-wrap") !== "no"; } catch { return true; } };
-  const keepWraps = (is) => { try { localStorage.setItem("kolm-wrap", is ? "yes" : "no"); } catch { /* not kept, then */ } };
+  const wraps = () => {
+    try {
+      return localStorage.getItem("kolm-wrap") !== "no";
+    } catch {
+      return true;
+    }
+  };
+  const keepWraps = (is) => {
+    try {
+      localStorage.setItem("kolm-wrap", is ? "yes" : "no");
+    } catch {
+      /* not kept, then */
+    }
+  };
   const wrapping = (is) => (is ? cm.EditorView.lineWrapping : []);
   const language = (doc) => (kolm.isJsonSpec(doc) ? cm.json() : cm.yaml());
 
@@ -21,32 +34,56 @@
   };
 
   const toolbar = (area, setWrapping) => {
-    const bar = document.createElement("div"), hint = document.createElement("p"), label = document.createElement("label"), box = document.createElement("input");
+    const bar = document.createElement("div");
+    const hint = document.createElement("p");
+    const label = document.createElement("label");
+    const box = document.createElement("input");
     bar.className = "spec-bar";
     hint.className = "small-print muted";
     hint.id = `spec-keys-${++count}`;
     const find = isMac ? "⌘F" : "Ctrl+F";
-    hint.textContent = area.readOnly ? `${find} searches.` : `Ctrl+Space completes, ${find} searches, F8 goes to the next problem. Tab indents; press Esc, then Tab to leave the editor.`;
+    hint.textContent = area.readOnly
+      ? `${find} searches.`
+      : `Ctrl+Space completes and explains, ${find} searches, F8 goes to the next problem. ` +
+        "Tab indents; press Esc, then Tab to leave the editor.";
     box.type = "checkbox";
     box.checked = wraps();
-    box.addEventListener("change", () => { keepWraps(box.checked); setWrapping(box.checked); });
+    box.addEventListener("change", () => {
+      keepWraps(box.checked);
+      setWrapping(box.checked);
+    });
     label.className = "small-print";
     label.append(box, "Wrap lines");
     bar.append(hint, label);
     return { bar, hint };
   };
 
-  // Chromium edits a selection by a style attribute of its own, which the policy refuses and CodeMirror throws away: what
-  // is typed over one, or deletes it, is inserted here. The selection is the document's; CodeMirror hears of it later.
+  // Chromium edits a selection by a style attribute of its own, which the policy refuses and CodeMirror throws away:
+  // what is typed over one, or deletes it, is done here. The selection is the document's; CodeMirror hears of it later.
   const typedOver = cm.EditorView.domEventHandlers({
     beforeinput: (event, view) => {
-      const selection = getSelection(), isTyped = event.inputType === "insertText" && event.data !== null;
-      if (!(isTyped || event.inputType.startsWith("deleteContent")) || event.isComposing || view.state.readOnly) return false;
-      if (selection.isCollapsed || !view.contentDOM.contains(selection.anchorNode) || view.state.selection.ranges.length > 1) return false;
-      const range = selection.getRangeAt(0), text = isTyped ? event.data : "";
-      const from = view.posAtDOM(range.startContainer, range.startOffset), to = view.posAtDOM(range.endContainer, range.endOffset);
+      const selection = getSelection();
+      const isTyped = event.inputType === "insertText" && event.data !== null;
+      if (!(isTyped || event.inputType.startsWith("deleteContent")) || event.isComposing || view.state.readOnly)
+        return false;
+      if (
+        selection.isCollapsed ||
+        !view.contentDOM.contains(selection.anchorNode) ||
+        view.state.selection.ranges.length > 1
+      )
+        return false;
+      const range = selection.getRangeAt(0);
+      const text = isTyped ? event.data : "";
+      const from = view.posAtDOM(range.startContainer, range.startOffset);
+      const to = view.posAtDOM(range.endContainer, range.endOffset);
       const userEvent = isTyped ? "input.type" : "delete.selection";
-      const edited = () => view.state.update({ changes: { from, to, insert: text }, selection: { anchor: from + text.length }, userEvent, scrollIntoView: true });
+      const edited = () =>
+        view.state.update({
+          changes: { from, to, insert: text },
+          selection: { anchor: from + text.length },
+          userEvent,
+          scrollIntoView: true,
+        });
       const handlers = isTyped ? view.state.facet(cm.EditorView.inputHandler) : [];
       if (!handlers.some((handle) => handle(view, from, to, text, edited))) view.dispatch(edited());
       event.preventDefault();
@@ -55,19 +92,41 @@
   });
 
   const extensionsFor = (area, hint, parts, changed) => [
-    cm.lineNumbers(), cm.lintGutter(), cm.highlightActiveLineGutter(), cm.highlightActiveLine(), cm.drawSelection(),
-    cm.history(), cm.bracketMatching(), cm.closeBrackets(), cm.indentOnInput(), cm.indentUnit.of("  "), cm.EditorState.tabSize.of(2),
-    cm.highlightSelectionMatches(), cm.search({ top: true }), cm.syntaxHighlighting(cm.classHighlighter),
-    cm.autocompletion({ override: area.dataset.schema ? [kolm.completeFrom(area.dataset.schema)] : [], activateOnCompletion: kolm.leadsOn, icons: false }),
+    cm.lineNumbers(),
+    cm.lintGutter(),
+    cm.highlightActiveLineGutter(),
+    cm.highlightActiveLine(),
+    cm.drawSelection(),
+    cm.history(),
+    cm.bracketMatching(),
+    cm.closeBrackets(),
+    cm.indentOnInput(),
+    cm.indentUnit.of("  "),
+    cm.EditorState.tabSize.of(2),
+    cm.highlightSelectionMatches(),
+    cm.search({ top: true }),
+    cm.syntaxHighlighting(cm.classHighlighter),
+    cm.autocompletion({
+      override: area.dataset.schema ? [kolm.completeFrom(area.dataset.schema)] : [],
+      activateOnCompletion: kolm.leadsOn,
+      icons: false,
+    }),
     area.dataset.schema ? kolm.hoverFrom(area.dataset.schema) : [],
     cm.keymap.of([
-      { key: "Tab", run: cm.acceptCompletion }, ...cm.closeBracketsKeymap, ...cm.completionKeymap, ...cm.searchKeymap, ...cm.lintKeymap,
-      ...cm.historyKeymap, ...cm.defaultKeymap, cm.indentWithTab,
+      { key: "Tab", run: cm.acceptCompletion },
+      ...cm.closeBracketsKeymap,
+      ...cm.completionKeymap,
+      ...cm.searchKeymap,
+      ...cm.lintKeymap,
+      ...cm.historyKeymap,
+      ...cm.defaultKeymap,
+      cm.indentWithTab,
     ]),
     area.placeholder ? cm.placeholder(area.placeholder) : [],
     cm.EditorView.contentAttributes.of(attributesOf(area, hint)),
     area.readOnly ? [cm.EditorState.readOnly.of(true), cm.EditorView.editable.of(false)] : [],
-    typedOver, kolm.indentsOfSpec,
+    typedOver,
+    kolm.indentsOfSpec,
     parts.wrap.of(wrapping(wraps())),
     parts.language.of(language({ sliceString: (from, to) => area.value.slice(from, to) })),
     cm.EditorView.updateListener.of(changed),
@@ -90,9 +149,12 @@
     area.dataset.specEditor = "on";
     const parts = { wrap: new cm.Compartment(), language: new cm.Compartment() };
     const { bar, hint } = toolbar(area, (is) => view.dispatch({ effects: parts.wrap.reconfigure(wrapping(is)) }));
-    let view = null, isOwn = false, isJson = kolm.isJsonSpec({ sliceString: (from, to) => area.value.slice(from, to) });
+    let view = null;
+    let isOwn = false;
+    let isJson = kolm.isJsonSpec({ sliceString: (from, to) => area.value.slice(from, to) });
     const changed = (update) => {
-      view?.dom.querySelector(".cm-tooltip-autocomplete > ul:not([tabindex])")?.setAttribute("tabindex", "0"); // it scrolls
+      const scrolling = view?.dom.querySelector(".cm-tooltip-autocomplete > ul:not([tabindex])");
+      scrolling?.setAttribute("tabindex", "0");
       if (!update.docChanged) return;
       if (kolm.isJsonSpec(update.state.doc) !== isJson) {
         isJson = !isJson;
@@ -118,20 +180,31 @@
       if (isOwn) return;
       const text = area.value.replace(/\r\n?/g, "\n");
       if (text === view.state.doc.toString()) return;
-      view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text }, annotations: fromOutside.of(true) });
+      view.dispatch({
+        changes: { from: 0, to: view.state.doc.length, insert: text },
+        annotations: fromOutside.of(true),
+      });
     });
     area.addEventListener("kolm:show-line", (event) => {
       event.preventDefault();
       const line = view.state.doc.line(Math.min(event.detail, view.state.doc.lines));
-      view.dispatch({ selection: { anchor: line.from, head: line.to }, effects: cm.EditorView.scrollIntoView(line.from, { y: "center" }) });
+      view.dispatch({
+        selection: { anchor: line.from, head: line.to },
+        effects: cm.EditorView.scrollIntoView(line.from, { y: "center" }),
+      });
       view.focus();
     });
     for (const label of area.labels) label.addEventListener("click", () => view.focus());
-    document.addEventListener("htmx:afterSwap", ({ detail: { target } }) => { if (area.dataset.problems && target?.matches?.(area.dataset.problems)) show(); });
+    document.addEventListener("htmx:afterSwap", ({ detail: { target } }) => {
+      if (area.dataset.problems && target?.matches?.(area.dataset.problems)) show();
+    });
     show();
   };
 
-  const enhanceAll = (within) => [within, ...within.querySelectorAll("textarea")].filter((one) => one.matches?.("textarea[data-spec-editor]")).forEach(enhance);
+  const enhanceAll = (within) =>
+    [within, ...within.querySelectorAll("textarea")]
+      .filter((one) => one.matches?.("textarea[data-spec-editor]"))
+      .forEach(enhance);
   document.addEventListener("htmx:load", ({ target }) => enhanceAll(target));
   enhanceAll(document);
 })();
