@@ -327,6 +327,7 @@ def test_a_draft_survives_a_reload_and_can_be_discarded(window: Opens) -> None:
     context = window()
     with editor(context, f"{NEW}?example=refund-router") as (page, text):
         text.click()
+        page.keyboard.press("Control+Home")
         page.keyboard.type("# mine\n")
         page.reload()  # at once: what waits is kept when the page goes
         expect(page.locator(".spec-draft")).to_contain_text("as this browser kept it")
@@ -401,6 +402,17 @@ def test_two_tabs_never_overwrite_each_other(window: Opens) -> None:
             page.reload()
             expect(content(page)).to_have_text(text)
             assert written(page) == text
+
+
+def test_a_compile_ends_its_own_draft_and_no_other_tabs(window: Opens) -> None:
+    with two_tabs(window()) as (first, second):
+        content(first).fill("name: half-written")
+        expect(second.get_by_role("alert").filter(has_text="changed in another tab")).to_be_visible()
+        content(second).fill(json.dumps(small_spec("second"), indent=1))
+        second.get_by_role("button", name="Compile", exact=True).click()
+        second.wait_for_url(re.compile(r"/app/compiles/cmp_[0-9a-z]{26}"))
+        first.reload()
+        assert written(first) == "name: half-written"
 
 
 def test_a_tab_that_slept_through_a_change_asks_before_it_writes(window: Opens) -> None:

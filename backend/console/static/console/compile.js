@@ -52,13 +52,6 @@
     area.scrollTop = Math.max(0, at * parseFloat(getComputedStyle(area).lineHeight) - area.clientHeight / 3);
   });
 
-  // --- a draft whose compile is there is no draft any more ---
-  try {
-    const sent = sessionStorage.getItem("kolm-draft-sent");
-    sessionStorage.removeItem("kolm-draft-sent");
-    if (sent && /\/compiles\/cmp_/.test(location.pathname)) localStorage.removeItem(sent);
-  } catch { /* storage may be refused */ }
-
   // --- a form is sent once; the server would take a second click for the first one's anyway ---
   document.addEventListener("submit", (event) => {
     if (!("once" in event.target.dataset) || event.defaultPrevented) return;

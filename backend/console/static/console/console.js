@@ -99,6 +99,13 @@
     if (event.target.closest?.("[data-submits]")) event.target.form?.requestSubmit();
   });
 
+  // --- drafts of specs: the page after the one that sent it says whether it became a compile ---
+  try {
+    const sent = sessionStorage.getItem("kolm-draft-sent");
+    sessionStorage.removeItem("kolm-draft-sent");
+    if (sent && /\/compiles\/cmp_/.test(location.pathname)) localStorage.removeItem(sent);
+  } catch { /* storage may be refused */ }
+
   // --- htmx: our token, refusals as notices, a log-in page where the session ended ---
   document.addEventListener("htmx:configRequest", (event) => {
     event.detail.headers["X-CSRFToken"] = document.querySelector('meta[name="csrf-token"]')?.content || "";

@@ -1,7 +1,7 @@
 // What is typed into a textarea[data-draft] survives a reload, in this browser alone, and two tabs that edit one draft
 // never overwrite each other: the one that comes second asks. Knows the textarea and its `input` event, no editor.
 //   data-draft   name of the draft; data-posted: the text is what was just sent, and so newer than what is kept
-// compile.js forgets a draft once its compile is there, console.js forgets all of them at log-out.
+// console.js forgets a draft once its compile is there, and all of them at log-out.
 (() => {
   const PREFIX = "kolm-draft:";
   const BRANCH = "kolm-draft-branch:";
@@ -182,12 +182,12 @@
     });
     area.form?.addEventListener("submit", ({ submitter }) => {
       save();
-      if (submitter?.value === "submit")
-        try {
-          sessionStorage.setItem("kolm-draft-sent", key);
-        } catch {
-          /* it stays, then */
-        }
+      if (submitter?.value !== "submit" || read(key)?.text !== area.value) return; // another tab's is not ours to end
+      try {
+        sessionStorage.setItem("kolm-draft-sent", key);
+      } catch {
+        /* it stays, then */
+      }
     });
   };
 
