@@ -31,7 +31,10 @@ VENDORED = {
     "htmx.min.js": "htmx.org/dist/htmx.min.js",
     "uplot.min.js": "uplot/dist/uPlot.iife.min.js",
     "uplot.min.css": "uplot/dist/uPlot.min.css",
+    "codemirror.LICENSE.txt": "@codemirror/view/LICENSE",
 }
+# CodeMirror comes as modules: package.json's `bundle` makes one file of what this names (docs/decisions/0057)
+BUNDLE_OF, BUNDLE = "codemirror.mjs", "codemirror.min.js"
 TORCH = "torch==2.13.0"
 NEEDED_BYTES = 4 << 30
 
@@ -122,14 +125,14 @@ def set_up_assets() -> None:
     """Set up what the console's pages load: npm's packages by their lock, our own files, hashed names for all of
     them."""
     own = sorted(path for path in (CONSOLE / "static").rglob("*") if path.is_file())
-    lock = (CONSOLE / "package-lock.json").read_bytes()
-    files = digest(b"".join(str(path).encode() + path.read_bytes() for path in own) + lock)
+    fetched = b"".join((CONSOLE / name).read_bytes() for name in ("package-lock.json", "package.json", BUNDLE_OF))
+    files = digest(b"".join(str(path).encode() + path.read_bytes() for path in own) + fetched)
     if stamp("assets") == files and (ROOT / "build" / "static" / "staticfiles.json").exists():
         return
-    if stamp("npm") != digest(lock) or not (CONSOLE / "vendored").exists():
+    if stamp("npm") != digest(fetched) or not (CONSOLE / "vendored").exists():
         say("fetching the console's scripts (npm) ...")
         fetch_scripts()
-        set_stamp("npm", digest(lock))
+        set_stamp("npm", digest(fetched))
     unused = ("--ignore", "rest_framework", "--ignore", "django_htmx")
     collect = ("manage.py", "collectstatic", "--noinput", "--verbosity", "0", *unused)
     within = (str(VENV / "bin" / "python"), "-m", "deploy.embedded.within", "--no-servers")
@@ -144,6 +147,8 @@ def fetch_scripts() -> None:
     (CONSOLE / "vendored" / "vendor").mkdir(parents=True)
     for name, path in VENDORED.items():
         shutil.copyfile(CONSOLE / "node_modules" / path, CONSOLE / "vendored" / "vendor" / name)
+    bundle = (npm, "run", "--silent", "bundle", "--", f"--outfile=vendored/vendor/{BUNDLE}")
+    run(*bundle, cwd=CONSOLE, fault="The spec editor's script could not be bundled.")
 
 
 def node_wheel() -> str:

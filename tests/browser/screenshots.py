@@ -71,7 +71,7 @@ def take(browser: Browser, house: House, compile_id: str, example: dict[str, obj
                 page.set_viewport_size({"width": width, "height": height})
                 page.goto(path)
                 if name == "new-compile":
-                    page.fill("textarea[name=spec]", yaml.safe_dump(example, sort_keys=False, allow_unicode=True))
+                    page.locator(".cm-content").fill(yaml.safe_dump(example, sort_keys=False, allow_unicode=True))
                     page.wait_for_timeout(3_000)
                 page.wait_for_timeout(700)
                 file = TARGET / f"{name}-{suffix}.png"

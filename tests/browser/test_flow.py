@@ -114,7 +114,7 @@ def compile_and_watch(watched: Watched) -> str:
     """Nobody loads the page anew: what changes, changes by the stream."""
     page = watched.page
     watched.open("/app/compiles/new")
-    page.fill("textarea[name=spec]", json.dumps(small_spec("newcomer"), indent=1))
+    page.locator(".cm-content").fill(json.dumps(small_spec("newcomer"), indent=1))
     expect(page.locator("main")).to_contain_text("$0.0", timeout=20_000)  # the estimate, while one types
     press(page, "Compile")
     page.wait_for_url(re.compile(r"/app/compiles/cmp_[0-9a-z]{26}"))

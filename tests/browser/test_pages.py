@@ -1,5 +1,6 @@
 """Every page of the console as a browser sees it, light and dark: nothing on the console, nothing that the policy
-refuses, nothing that axe-core calls serious, not wider than its window, not heavier than 120 KB on a cold load.
+refuses, nothing that axe-core calls serious, not wider than its window, not heavier than 120 KB on a cold load (the
+spec editor 240).
 (`test_first_look` has a few of them daily, without workers and a runner.)"""
 
 import re

@@ -1,6 +1,8 @@
 """Set-up says in one sentence what is wrong with a machine."""
 
 import ast
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -97,15 +99,32 @@ def test_both_ways_to_an_installation_take_the_same_scripts() -> None:
     dockerfile = (setup.ROOT / "deploy" / "Dockerfile").read_text()
     for name, path in setup.VENDORED.items():
         assert f"cp node_modules/{path} vendor/{name}" in dockerfile
+    assert f"backend/console/{setup.BUNDLE_OF} ./" in dockerfile
+    assert f"npm run --silent bundle -- --outfile=vendor/{setup.BUNDLE}" in dockerfile
 
 
-def test_scripts_are_fetched_again_only_when_npm_s_lock_changes(
+def test_the_bundle_is_made_of_packages_that_npm_s_lock_names_for_every_machine() -> None:
+    package = json.loads((setup.CONSOLE / "package.json").read_text())
+    locked = json.loads((setup.CONSOLE / "package-lock.json").read_text())["packages"]
+    assert package["scripts"]["bundle"].split()[:3] == ["node", "node_modules/esbuild/bin/esbuild", setup.BUNDLE_OF]
+    names = re.findall(r'from "([^"]+)";', (setup.CONSOLE / setup.BUNDLE_OF).read_text())
+    assert names
+    assert set(names) <= set(package["dependencies"])
+    # a lock that npm writes beside installed packages may name those of its own machine alone
+    for machine in ("linux-x64", "linux-arm64", "darwin-arm64", "darwin-x64"):
+        assert "integrity" in locked[f"node_modules/@esbuild/{machine}"]
+    for name, version in package["dependencies"].items():
+        assert locked[f"node_modules/{name}"]["version"] == version
+
+
+def test_scripts_are_fetched_again_only_when_npm_s_lock_or_the_bundle_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console, root = tmp_path / "console", tmp_path / "root"
     (console / "static").mkdir(parents=True)
     (console / "static" / "own.css").write_text("a {}")
-    (console / "package-lock.json").write_text("{}")
+    for name in ("package-lock.json", "package.json", setup.BUNDLE_OF):
+        (console / name).write_text("{}")
     (root / "build" / "static").mkdir(parents=True)
     (root / "build" / "static" / "staticfiles.json").write_text("{}")
     done: list[str] = []
@@ -126,4 +145,6 @@ def test_scripts_are_fetched_again_only_when_npm_s_lock_changes(
     setup.set_up_assets()
     (console / "package-lock.json").write_text("{ }")
     setup.set_up_assets()
-    assert done[2:] == ["collected", "fetched", "collected"]
+    (console / setup.BUNDLE_OF).write_text("// another import")
+    setup.set_up_assets()
+    assert done[2:] == ["collected", "fetched", "collected", "fetched", "collected"]

@@ -1,6 +1,7 @@
 """The spec editor: a text that is read as it is typed, its problems by place and line, what it would cost, and a
 submission that happens once however often the button is pressed."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -51,6 +52,8 @@ from backend.tenants.isolation import tenant_scope
 DRAFTS_WAIT_S = 3.0
 EXAMPLES = Path(settings.ROOT) / "examples"
 MAX_PROBLEMS = 50
+_DRAFT_NAME = re.compile(r"[a-z0-9_-]{1,80}")
+_LINE = re.compile(r"Line (\d{1,7})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +258,7 @@ def _editor(
         "preflight": preflight,
         "fault": fault,
         "token": new_uuid7().hex,
+        "draft": _draft_name(request),
         "examples": examples(),
         "purposes": [purpose.value for purpose in UploadPurpose],
         "upload_faults": upload_faults,
@@ -266,6 +270,15 @@ def _editor(
     return render(request, "console/compiles/new.html", context, status=status)
 
 
+def _draft_name(request: ConsoleRequest) -> str:
+    """Name what the text began as, so that the browser keeps one draft for each beginning."""
+    if (name := request.POST.get("draft", "")) and _DRAFT_NAME.fullmatch(name):
+        return name
+    example, source = request.GET.get("example", ""), request.GET.get("from", "")
+    name = f"example-{example}" if example else f"from-{source}" if source else "new"
+    return name if _DRAFT_NAME.fullmatch(name) else "new"
+
+
 def _faults(error: CustomerError, document: SpecText | None) -> list[Fault]:
     problems = getattr(error, "problems", ())
     if not problems:
@@ -273,12 +286,18 @@ def _faults(error: CustomerError, document: SpecText | None) -> list[Fault]:
     return [
         Fault(
             pointer=problem.pointer,
-            line=None if document is None else document.line_of(problem.pointer),
+            line=_line_in(problem.message) if document is None else document.line_of(problem.pointer),
             message=problem.message,
             code=problem.code,
         )
         for problem in problems[:MAX_PROBLEMS]
     ]
+
+
+def _line_in(message: str) -> int | None:
+    """The line that a message about a text without structure begins with."""
+    named = _LINE.match(message)
+    return None if named is None else int(named[1])
 
 
 def _summary(spec: Spec) -> list[tuple[str, str]]:

@@ -43,6 +43,7 @@
     const button = event.target.closest?.("[data-line]");
     const area = document.getElementById("spec");
     if (!button || !area) return;
+    if (!area.dispatchEvent(new CustomEvent("kolm:show-line", { detail: Number(button.dataset.line), cancelable: true }))) return; // CodeMirror's
     const lines = area.value.split("\n");
     const at = Math.min(Number(button.dataset.line), lines.length) - 1;
     const start = lines.slice(0, at).reduce((sum, line) => sum + line.length + 1, 0);

@@ -110,10 +110,22 @@
   document.addEventListener("submit", (event) => {
     const question = event.target.dataset?.confirm;
     if (question && !confirm(question)) event.preventDefault();
+    if (!event.target.action?.endsWith?.("/accounts/logout/")) return;
+    window.kolm.isLeaving = true;
+    try { // drafts of specs hold a team's texts
+      for (const key of Object.keys(localStorage)) if (key.startsWith("kolm-draft:")) localStorage.removeItem(key);
+    } catch { /* storage may be refused */ }
   });
   document.addEventListener("change", (event) => {
     if (event.target.closest?.("[data-submits]")) event.target.form?.requestSubmit();
   });
+
+  // --- drafts of specs: the page after the one that sent it says whether it became a compile ---
+  try {
+    const sent = sessionStorage.getItem("kolm-draft-sent");
+    sessionStorage.removeItem("kolm-draft-sent");
+    if (sent && /\/compiles\/cmp_/.test(location.pathname)) localStorage.removeItem(sent);
+  } catch { /* storage may be refused */ }
 
   // --- htmx: our token, refusals as notices, a log-in page where the session ended ---
   document.addEventListener("htmx:configRequest", (event) => {

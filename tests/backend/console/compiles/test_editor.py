@@ -108,6 +108,57 @@ def test_the_fragment_tells_problems_while_typing_and_takes_the_budget_field(cli
     assert "US dollars" in check(spec, "lots")
 
 
+def test_the_page_brings_the_editor_and_names_what_it_works_with(client):
+    text = get(client, f"{NEW}?example=refund-router")
+    for name in (
+        "vendor/codemirror.min",
+        "console/spec_place",
+        "console/spec_hints",
+        "console/spec_editor",
+        "console/spec_draft",
+    ):
+        assert re.search(rf'<script src="/static/{name}[.0-9a-f]*\.js" defer>', text), name
+    area = re.search(r"<textarea[^>]*>", text).group(0)
+    assert 'data-spec-editor data-schema="/v1/specs/schema" data-problems="#checked"' in area
+    assert "data-posted" not in area
+    assert client.get("/v1/specs/schema").json()["properties"]["task"]["description"]
+    for path in ("/app/", "/app/compiles", "/app/bills"):
+        assert "codemirror" not in get(client, path)
+
+
+def test_every_beginning_has_a_draft_of_its_own_person_and_team(client, tenant):
+    def draft_of(text: str) -> str:
+        return re.search(r'data-draft="([^"]+)"', text).group(1)
+
+    row = make_compile(tenant)
+    pages = ("", "?example=refund-router", "?example=inbox-shares", f"?from={public_id(row)}")
+    names = [draft_of(get(client, NEW + query)) for query in pages]
+    assert len(set(names)) == 4
+    assert all(name.startswith(tenant.id.hex) for name in names)
+    assert draft_of(get(logged_in(tenant, Role.DEVELOPER), NEW)) != names[0]
+    assert draft_of(get(client, f'{NEW}?example="><script>')) == names[0]
+
+
+def test_a_text_that_was_sent_keeps_its_draft_and_is_newer_than_it(client):
+    sent = send(client, "name: half-written", status=422, draft="example-refund-router").content.decode()
+    assert ":example-refund-router" in sent
+    assert "data-posted" in sent
+    hostile = send(client, "name: half-written", status=422, draft=HOSTILE).content.decode()
+    assert "<script>alert" not in hostile
+    assert re.search(r'data-draft="[0-9a-f]{32}:\d+:new"', hostile)
+
+
+def test_a_text_stays_as_it_was_sent_from_its_first_line(client):
+    page = send(client, "\nname: half-written", status=200, act="check").content.decode()
+    assert ">\n\nname: half-written</textarea>" in page  # a browser drops the first line end after the tag
+
+
+def test_what_is_no_yaml_has_its_line_in_the_list(client):
+    answer = client.post(f"{NEW}/check", {"spec": "name: router\ntask: [", "budget": ""})
+    assert "not YAML or JSON" in answer.content.decode()
+    assert re.search(r'data-line="[23]"', answer.content.decode())
+
+
 def test_uploads_and_keys_of_others_are_not_found(client):
     spec = yaml.safe_dump(small_spec(captures={"upload": "upl_" + "0" * 26}))
     answer = client.post(f"{NEW}/check", {"spec": spec})
