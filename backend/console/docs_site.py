@@ -44,6 +44,7 @@ def docs_page(request: HttpRequest, path: str) -> HttpResponse:
     return _missing(request, is_built=True) if file is None else _whole(file, request)
 
 
+@transaction.non_atomic_requests
 def docs_root(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect("/docs/")
 

@@ -30,13 +30,14 @@ class Term:
 
 
 def terms_of(markdown: str) -> dict[str, Term]:
-    """Every term by its name, also by each name of a row that has several, and without what stands in brackets."""
-    found: dict[str, Term] = {}
-    for cell, text in _rows(markdown):
-        anchor, definition = _anchor_of(cell), _LINK.sub(r"\1", text).replace("`", "")
-        for name in _names(cell):
-            found.setdefault(name, Term(name=name, anchor=anchor, definition=definition))
-    return found
+    """Every term by its name, and by each name of a row that has several. What stands in brackets may be left out where
+    that is no other term's name."""
+    rows = [
+        (cell, Term(name=_names(cell)[0], anchor=_anchor_of(cell), definition=_LINK.sub(r"\1", text).replace("`", "")))
+        for cell, text in _rows(markdown)
+    ]
+    short = {re.sub(r" ?\([^)]*\)", "", term.name): term for _, term in reversed(rows)}
+    return short | {name: term for cell, term in rows for name in _names(cell)}
 
 
 def anchored(markdown: str) -> str:
@@ -65,12 +66,10 @@ def _rows(markdown: str) -> Iterator[tuple[str, str]]:
 def _names(cell: str) -> list[str]:
     """
     >>> _names("artifact, `.kolm`"), _names("break-even (of a compile)")
-    (['artifact', '.kolm'], ['break-even (of a compile)', 'break-even'])
+    (['artifact', '.kolm'], ['break-even (of a compile)'])
     """
     bare = cell.replace("`", "")
-    without = re.sub(r" ?\([^)]*\)", "", bare)
-    names = [] if "(" not in bare else [bare]
-    return list(dict.fromkeys([*names, *without.split(", ")]))
+    return [bare] if "(" in bare else bare.split(", ")
 
 
 def _anchor_of(cell: str) -> str:
