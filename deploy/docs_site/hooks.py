@@ -21,6 +21,7 @@ from deploy.docs_site.reference.spec_page import spec_page
 ROOT = Path(__file__).resolve().parents[2]
 CONSOLE = ROOT / "backend" / "console" / "static" / "console"
 COPIED = ("examples", "deploy/env.example")  # what pages link to outside docs/, and the site has too
+UNSEARCHED = ("decisions/", "lines.md", "structure.md")  # for contributors: nobody who searches the product's pages looks for them
 _TOKENS = re.compile(r":root \{.*?\n\}", re.DOTALL)
 _PICTURE = re.compile(r'<p><img alt="([^"]*)" src="(?:[^"]*/)?pictures/([\w-]+\.svg)"\s*/?></p>')
 
@@ -56,6 +57,8 @@ _THEMES = '\n:root[data-theme="light"] { color-scheme: light; }\n:root[data-them
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     copied = {f"../{path.relative_to(ROOT)}": str(path.relative_to(ROOT)) for path in _copied()}
+    if page.file.src_uri.startswith(UNSEARCHED):
+        page.meta["search"] = {"exclude": True}
     if page.file.src_uri == "glossary.md":
         markdown = anchored(markdown)
     return relink(markdown, page.file.src_uri, lambda path: copied.get(path))
