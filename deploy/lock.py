@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# the whole of it for a clone; the closures of two images and of what builds their pages, whose pins a test holds to the first
+# the whole of it for a clone; the closures of two images and of their pages, whose pins a test holds to the first
 LOCKS = {
     ROOT / "requirements.lock.txt": ("dev",),
     ROOT / "deploy" / "web.lock.txt": ("web",),

@@ -23,8 +23,8 @@ STAMP = "made-from.sha256"  # written last by the build
 MAX_AGE_S = 300
 _HASHED = r"\.[0-9a-f]{8}\.min\.\w+$"
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self';"
-    " worker-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self';"
+    " connect-src 'self'; worker-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 
 
@@ -61,9 +61,9 @@ def _files(root: Path, built_ns: int) -> dict[str, StaticFile]:
         allow_all_origins=False,
         immutable_file_test=_HASHED,
     )
-    found = {address.removeprefix("/docs/"): file for address, file in served.files.items()}
-    pages = {path.removesuffix(".html"): file for path, file in found.items() if path.endswith(".html")}
-    return pages | found
+    by_path = {address.removeprefix("/docs/"): file for address, file in served.files.items()}
+    pages = {path.removesuffix(".html"): file for path, file in by_path.items() if path.endswith(".html")}
+    return pages | by_path
 
 
 def _whole(file: StaticFile, request: HttpRequest) -> HttpResponse:

@@ -40,7 +40,7 @@ def terms_of(markdown: str) -> dict[str, Term]:
     return short | {name: term for cell, term in rows for name in _names(cell)}
 
 
-def anchored(markdown: str) -> str:
+def add_anchors(markdown: str) -> str:
     """Give every term of the page the anchor that links to it use."""
 
     def with_anchor(row: re.Match[str]) -> str:

@@ -1,5 +1,5 @@
-"""What the site does beyond mkdocs: the generated pages, links that leave docs/, pictures that follow the theme, anchors
-of glossary terms, and the console's own colours. mkdocs loads this file by its path."""
+"""The hooks of mkdocs, which loads this file by its path: generated pages, links that leave docs/, pictures that follow
+the theme, anchors of glossary terms, and the console's own colours."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from backend.console.glossary import anchored
+from backend.console.glossary import add_anchors
 from deploy.docs_site.links import relink
 from deploy.docs_site.reference.client import client_page
 from deploy.docs_site.reference.commands import commands_page
@@ -21,7 +21,11 @@ from deploy.docs_site.reference.spec_page import spec_page
 ROOT = Path(__file__).resolve().parents[2]
 CONSOLE = ROOT / "backend" / "console" / "static" / "console"
 COPIED = ("examples", "deploy/env.example")  # what pages link to outside docs/, and the site has too
-UNSEARCHED = ("decisions/", "lines.md", "structure.md")  # for contributors: nobody who searches the product's pages looks for them
+UNSEARCHED = (
+    "decisions/",
+    "lines.md",
+    "structure.md",
+)  # for contributors: nobody who searches the product's pages looks for them
 _TOKENS = re.compile(r":root \{.*?\n\}", re.DOTALL)
 _PICTURE = re.compile(r'<p><img alt="([^"]*)" src="(?:[^"]*/)?pictures/([\w-]+\.svg)"\s*/?></p>')
 
@@ -33,15 +37,17 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         "reference/spec.md": spec_page(),
         **{f"reference/api/{name}.md": text for name, text in api_pages(ROOT / "docs" / "openapi.json").items()},
     }
-    pages = sorted([str(path.relative_to(config.docs_dir)) for path in Path(config.docs_dir).rglob("*.md")] + [*generated])
-    config.nav = _expanded(config.nav, pages)
+    pages = sorted(
+        [str(path.relative_to(config.docs_dir)) for path in Path(config.docs_dir).rglob("*.md")] + [*generated]
+    )
+    config.nav = _expand(config.nav, pages)
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, text in config.extra["generated"].items():
         files.append(File.generated(config, name, content=text))
-    for path in _copied():
+    for path in _files_to_copy():
         name = str(path.relative_to(ROOT))
         files.append(File.generated(config, name, abs_src_path=str(path)))
     tokens = _TOKENS.search((CONSOLE / "console.css").read_text(encoding="utf-8"))
@@ -56,17 +62,17 @@ _THEMES = '\n:root[data-theme="light"] { color-scheme: light; }\n:root[data-them
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    copied = {f"../{path.relative_to(ROOT)}": str(path.relative_to(ROOT)) for path in _copied()}
+    copied = {f"../{path.relative_to(ROOT)}": str(path.relative_to(ROOT)) for path in _files_to_copy()}
     if page.file.src_uri.startswith(UNSEARCHED):
         page.meta["search"] = {"exclude": True}
     if page.file.src_uri == "glossary.md":
-        markdown = anchored(markdown)
+        markdown = add_anchors(markdown)
     return relink(markdown, page.file.src_uri, lambda path: copied.get(path))
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Put pictures into the page, where the page's colours reach them."""
-    return _PICTURE.sub(lambda found: _figure(Path(config.docs_dir) / "pictures" / found[2], found[1]), html)
+    return _PICTURE.sub(lambda match: _figure(Path(config.docs_dir) / "pictures" / match[2], match[1]), html)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
@@ -82,18 +88,18 @@ def on_post_build(config: MkDocsConfig) -> None:
     (folder / "search_index.js").write_text(f"var __index = {json.dumps(index)};\n", encoding="utf-8")
 
 
-def _copied() -> list[Path]:
+def _files_to_copy() -> list[Path]:
     files = [path for name in COPIED for path in [ROOT / name, *(ROOT / name).rglob("*")]]
     return [path for path in files if path.is_file()]
 
 
-def _expanded(nav: Any, pages: list[str]) -> Any:
+def _expand(nav: Any, pages: list[str]) -> Any:
     """The navigation with a folder's pages in the place of `folder/*`."""
     if isinstance(nav, str) and nav.endswith("/*"):
         return [page for page in pages if page.startswith(nav[:-1])]
     if isinstance(nav, list):
-        return [_expanded(item, pages) for item in nav]
-    return {name: _expanded(item, pages) for name, item in nav.items()} if isinstance(nav, dict) else nav
+        return [_expand(item, pages) for item in nav]
+    return {name: _expand(item, pages) for name, item in nav.items()} if isinstance(nav, dict) else nav
 
 
 def _figure(file: Path, words: str) -> str:

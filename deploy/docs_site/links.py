@@ -23,7 +23,7 @@ def relink(markdown: str, page: str, target_of: Callable[[str], str | None]) -> 
 
     def link(match: re.Match[str]) -> str:
         words, address = match[1], match[2]
-        path = _resolved(PurePosixPath(page).parent, address.partition("#")[0])
+        path = _resolve(PurePosixPath(page).parent, address.partition("#")[0])
         if not path.startswith("../"):
             return match[0]
         target = target_of(path)
@@ -32,7 +32,7 @@ def relink(markdown: str, page: str, target_of: Callable[[str], str | None]) -> 
     return "".join(part if i % 2 else _LINK.sub(link, part) for i, part in enumerate(_FENCED.split(markdown)))
 
 
-def _resolved(folder: PurePosixPath, address: str) -> str:
+def _resolve(folder: PurePosixPath, address: str) -> str:
     parts: list[str] = [] if folder == PurePosixPath(".") else list(folder.parts)
     for part in PurePosixPath(address).parts:
         if part == ".." and parts and parts[-1] != "..":

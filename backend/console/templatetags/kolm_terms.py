@@ -10,7 +10,7 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def term(context: template.Context, name: str, words: str = "") -> str:
-    """A term that shows its definition to whoever points at it or comes to it by the keyboard, and leads to the glossary.
+    """A term that shows its definition to the pointer and to the keyboard, and leads to the glossary.
 
     Once a page: further uses of a term are the bare words. `{% term "slice" "slices" %}` writes another form of it."""
     entry = terms().get(name)

@@ -57,7 +57,9 @@ def _fields(value: type) -> str:
 
 def _type(value: object) -> str:
     text = value.__name__ if inspect.isclass(value) and not hasattr(value, "__args__") else str(value)
-    return text.replace("gpu_runners.kolm.", "").replace("collections.abc.", "").replace("typing.", "").replace("|", "\\|")
+    return (
+        text.replace("gpu_runners.kolm.", "").replace("collections.abc.", "").replace("typing.", "").replace("|", "\\|")
+    )
 
 
 def _text(value: object) -> str:

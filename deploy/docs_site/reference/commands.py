@@ -42,7 +42,9 @@ def _of_argparse(parser: argparse.ArgumentParser, path: str = "") -> Iterator[tu
 def _of_click(command: Any, path: str = "", parent: Any = None) -> Iterator[tuple[str, str]]:
     import click
 
-    context = click.Context(command, info_name=path.split()[-1] if path else "kolm", parent=parent, max_content_width=100)
+    context = click.Context(
+        command, info_name=path.split()[-1] if path else "kolm", parent=parent, max_content_width=100
+    )
     if not isinstance(command, click.Group):
         yield path.strip(), command.get_help(context)
         return

@@ -39,15 +39,15 @@ def api_pages(document_file: Path) -> dict[str, str]:
             if method in methods:
                 tag = methods[method]["tags"][0]
                 operations.setdefault(page_of.get(tag, tag), []).append((path, method, methods[method]))
-    pages = {page: _group_page(page, found) for page, found in operations.items()}
+    pages = {page: _group_page(page, group) for page, group in operations.items()}
     return pages | {SHAPES: _shapes_page(document["components"]["schemas"])}
 
 
 def _group_page(page: str, operations: list[tuple[str, str, Operation]]) -> str:
     title = GROUPS[page][0] if page in GROUPS else page.replace("_", " ").capitalize()
     head = (
-        f"# HTTP API: {title}\n\nEvery request carries `Authorization: Bearer YOUR-KEY` unless it says otherwise; what is"
-        " refused is answered as [a problem](../../errors.md).\n"
+        f"# HTTP API: {title}\n\nEvery request carries `Authorization: Bearer YOUR-KEY` unless it says otherwise; what"
+        " is refused is answered as [a problem](../../errors.md).\n"
     )
     return head + "".join(_operation(path, method, operation) for path, method, operation in operations)
 

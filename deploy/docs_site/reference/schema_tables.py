@@ -24,7 +24,10 @@ def fields_table(schema: Schema, link: Link) -> str:
     if not fields:
         return f"{type_words(schema, link)}.\n".capitalize() if "$ref" not in schema else ""
     required = set(schema.get("required", ()))
-    rows = [f"| `{name}` | {type_words(field, link)} | {_about(field, name in required)} |" for name, field in fields.items()]
+    rows = [
+        f"| `{name}` | {type_words(field, link)} | {_about(field, name in required)} |"
+        for name, field in fields.items()
+    ]
     return "\n".join(["| field | type | |", "|---|---|---|", *rows]) + "\n"
 
 

@@ -7,8 +7,8 @@ from deploy.docs_site.reference.schema_tables import fields_table
 HEAD = """# The spec, field by field
 
 The same as a JSON Schema for editors and validators: `GET /v1/specs/schema`. What a spec looks like as a whole is on
-[your first real compile](../first-compile.md#3-the-spec) and, for JSON and text, in [generative tasks](../generative.md).
-A field without "required" can be left out.
+[your first real compile](../first-compile.md#3-the-spec) and, for JSON and text, in
+[generative tasks](../generative.md). A field without "required" can be left out.
 
 ## The document
 

@@ -1,4 +1,4 @@
-"""/docs/: the built site, served to anyone without mkdocs, database or session, under the addresses that errors name."""
+"""/docs/: the built site, served to anyone without mkdocs, database or session, at the addresses that errors name."""
 
 import gzip
 import os
@@ -43,7 +43,9 @@ def test_a_page_is_served_with_and_without_its_suffix(site, path, words):
     assert words in answer.content.decode()
 
 
-@pytest.mark.parametrize(("path", "to"), [("/docs", "/docs/"), ("/docs/index.html", "./"), ("/docs/concepts", "concepts/")])
+@pytest.mark.parametrize(
+    ("path", "to"), [("/docs", "/docs/"), ("/docs/index.html", "./"), ("/docs/concepts", "concepts/")]
+)
 def test_a_folder_leads_to_its_first_page(site, path, to):
     answer = Client().get(path)
     assert answer.status_code == 302

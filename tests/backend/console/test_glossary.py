@@ -7,7 +7,7 @@ import pytest
 from django.template import Context, Template
 from django.test import RequestFactory
 
-from backend.console.glossary import anchored, terms, terms_of
+from backend.console.glossary import add_anchors, terms, terms_of
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ def rendered(source: str) -> str:
 
 
 def test_every_term_has_an_anchor_of_its_own():
-    anchors = re.findall(r'<span id="([^"]+)">', anchored(PAGE))
+    anchors = re.findall(r'<span id="([^"]+)">', add_anchors(PAGE))
     assert len(anchors) == len(set(anchors)) > 150
     assert {term.anchor for term in terms_of(PAGE).values()} == set(anchors)
 

@@ -34,6 +34,28 @@
     };
   }
 
+  // The theme asks for the search's index with every page. It is larger than all else together, so it waits for the search.
+  const wanted = new Promise((resolve) => {
+    addEventListener("focusin", ({ target }) => { if (target.name === "query") resolve(); });
+  });
+  const { open, send } = XMLHttpRequest.prototype;
+  XMLHttpRequest.prototype.open = function (method, address, ...more) {
+    this.waits = String(address).endsWith("/search_index.json");
+    return open.call(this, method, address, ...more);
+  };
+  XMLHttpRequest.prototype.send = function (...body) {
+    if (this.waits) wanted.then(() => send.apply(this, body)); else send.apply(this, body);
+  };
+
+  // The theme puts wide tables into boxes that scroll; those must be reachable by the keyboard.
+  new MutationObserver(() => {
+    for (const box of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])")) {
+      box.tabIndex = 0;
+      box.setAttribute("role", "region");
+      box.setAttribute("aria-label", "Table");
+    }
+  }).observe(document, { childList: true, subtree: true });
+
   const themes = ["", "light", "dark"];
   const words = { "": "Theme: system", light: "Theme: light", dark: "Theme: dark" };
   const root = document.documentElement;
