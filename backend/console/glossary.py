@@ -13,7 +13,7 @@ from django.conf import settings
 
 _ROW = re.compile(r"^\| ([^|]+?) \| (.+) \|$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-_SENTENCE = re.compile(r"(?<=[a-z0-9`)\]][.;]) (?=[A-Z`])")
+_SENTENCE = re.compile(r"(?<=[a-z0-9)\]][.;]) (?=[A-Z(]|kolm )")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
