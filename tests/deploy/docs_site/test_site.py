@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from backend.domain.spec.parsing import spec_json_schema
 from deploy.docs_site.building import ROOT, SITE, STAMP, build_site
@@ -91,6 +92,17 @@ def test_the_reference_names_what_the_code_has(site: Path) -> None:
     for methods in document["paths"].values():
         for operation in methods.values():
             assert f'id="{operation["operationId"]}"' in pages, operation["operationId"]
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
+def test_a_page_has_the_lists_and_tables_that_github_shows(site: Path, page: Path) -> None:
+    """Where a blank line lacks before a list, one reader of Markdown sees a list and the other none."""
+    text = read(site, str(page.relative_to(ROOT / "docs").with_suffix("")))
+    article = text.split('<article class="md-content__inner md-typeset">')[1].split("</article>")[0]
+    as_on_github = MarkdownIt("commonmark").enable("table").render(page.read_text(encoding="utf-8"))
+    for element in ("li", "ol", "ul", "table", "tr", "pre", "h2", "h3"):
+        opening = re.compile(rf"<{element}[ >]")
+        assert len(opening.findall(article)) == len(opening.findall(as_on_github)), element
 
 
 def test_the_search_index_is_there_for_servers_and_for_disks(site: Path) -> None:
