@@ -20,7 +20,7 @@ def client_page() -> str:
     for name, resource in sorted(resources.items()):
         parts.append(f"\n## client.{name}\n\n{_text(type(resource))}\n")
         parts += [_method(f"client.{name}.{method}", bound) for method, bound in _public_methods(resource)]
-    rest = [name for name in kolm.__all__ if name not in ("Client", "TERMINAL")]
+    rest = [name for name in kolm.__all__ if name != "Client" and callable(getattr(kolm, name))]
     return "".join(parts + [_member(name, getattr(kolm, name)) for name in rest])
 
 

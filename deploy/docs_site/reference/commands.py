@@ -5,8 +5,9 @@
 import argparse
 import os
 from collections.abc import Iterator
-from typing import Any
 from unittest.mock import patch
+
+import click
 
 from gpu_runners.cli import main
 
@@ -26,8 +27,8 @@ def commands_page() -> str:
 
 def _commands() -> Iterator[tuple[str, str]]:
     """(name, help) of every command; of a group of commands, of each in it."""
-    root = getattr(main, "root", None)
-    return _of_argparse(main.parser()) if root is None else _of_click(root)
+    group = next((value for value in vars(main).values() if isinstance(value, click.Group)), None)
+    return _of_argparse(main.parser()) if group is None else _of_click(group, click.Context(group, info_name="kolm"))
 
 
 def _of_argparse(parser: argparse.ArgumentParser, path: str = "") -> Iterator[tuple[str, str]]:
@@ -39,16 +40,13 @@ def _of_argparse(parser: argparse.ArgumentParser, path: str = "") -> Iterator[tu
             yield from _of_argparse(command, f"{path}{name} ")
 
 
-def _of_click(command: Any, path: str = "", parent: Any = None) -> Iterator[tuple[str, str]]:
-    import click
-
-    context = click.Context(
-        command, info_name=path.split()[-1] if path else "kolm", parent=parent, max_content_width=100
-    )
-    if not isinstance(command, click.Group):
-        yield path.strip(), command.get_help(context)
-        return
-    for name in command.list_commands(context):
-        below = command.get_command(context, name)
-        if below is not None and not below.hidden:
-            yield from _of_click(below, f"{path}{name} ", context)
+def _of_click(group: click.Group, context: click.Context, path: str = "") -> Iterator[tuple[str, str]]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None or command.hidden:
+            continue
+        inner = click.Context(command, info_name=name, parent=context, terminal_width=int(WIDTH))
+        if isinstance(command, click.Group):
+            yield from _of_click(command, inner, f"{path}{name} ")
+        else:
+            yield f"{path}{name}", command.get_help(inner)

@@ -12,7 +12,6 @@ from markdown_it import MarkdownIt
 from backend.domain.spec.parsing import spec_json_schema
 from deploy.docs_site.building import ROOT, SITE, STAMP, build_site
 from gpu_runners import kolm
-from gpu_runners.cli.main import COMMANDS
 
 VOID = {"meta", "br", "link", "img", "input", "hr", "source", "col", "wbr"}
 
@@ -81,11 +80,12 @@ def test_the_glossary_has_an_anchor_for_each_term(site: Path) -> None:
 
 def test_the_reference_names_what_the_code_has(site: Path) -> None:
     commands, spec, client = (read(site, f"reference/{name}") for name in ("cli", "spec", "python"))
-    for name in COMMANDS:
-        assert f"kolm {name}" in commands, name
+    by_hand = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    for name in re.findall(r"^### (kolm [\w -]+)$", by_hand, re.MULTILINE):
+        assert f">{name}<a" in commands, name
     for name in spec_json_schema()["properties"]:
         assert f"<code>{name}</code>" in spec, name
-    for name in set(kolm.__all__) - {"TERMINAL"}:
+    for name in (name for name in kolm.__all__ if callable(getattr(kolm, name))):
         assert f'id="{name.lower()}' in client, name
     document = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))
     pages = "".join(file.read_text(encoding="utf-8") for file in (site / "reference" / "api").glob("*.html"))
