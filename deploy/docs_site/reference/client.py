@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Iterator
 
 from gpu_runners import kolm
@@ -27,7 +28,9 @@ def client_page() -> str:
 def _member(name: str, value: object) -> str:
     if inspect.isclass(value):
         methods = [_method(f"{name}.{each}", bound) for each, bound in _public_methods(value)]
-        return f"\n## {name}\n\n{_text(value)}\n{_fields(value)}" + "".join(methods)
+        is_made_by_users = not dataclasses.is_dataclass(value) and not issubclass(value, Exception)
+        made = f"```python\n{name}{_signature(value)}\n```\n\n" if is_made_by_users else ""
+        return f"\n## {name}\n\n{made}{_text(value)}\n{_fields(value)}" + "".join(methods)
     return f"\n## {name}\n\n```python\n{name}{_signature(value)}\n```\n\n{_text(value)}\n"
 
 
@@ -65,7 +68,7 @@ def _type(value: object) -> str:
 def _text(value: object) -> str:
     """The docstring with its examples as code; a generated one of a dataclass says nothing that the table does not."""
     text = inspect.getdoc(value) or ""
-    if inspect.isclass(value) and text.startswith(f"{value.__name__}("):
+    if inspect.isclass(value) and re.match(r"\w+\(.*\)( ->|$)", text):
         return ""
     lines: list[str] = []
     is_code = False
