@@ -135,6 +135,7 @@ KOLM_VERSION = "2026-11-20"  # the dated API version that this code speaks
 KOLM_ACCOUNT_OF = "backend.usage.accounts.account_of"  # who knows a tenant's plan
 KOLM_JSON_BODY_BYTES = 1_000_000
 KOLM_UPLOAD_BODY_BYTES = 5_000_000
+KOLM_SOURCE_BODY_BYTES = 32_000_000  # a file as it is, of which the rows that an upload holds are kept
 
 DEBUG = False
 ROOT_URLCONF = "backend.urls"

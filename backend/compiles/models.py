@@ -38,13 +38,17 @@ class Upload(TenantOwned):
     in."""
 
     purpose = models.CharField(max_length=16)
+    name = models.CharField(max_length=100, blank=True, default="")  # the newest of a name is what a spec means by it
     sha256 = models.CharField(max_length=64)
     size_bytes = models.IntegerField()
     n_rows = models.IntegerField()
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        indexes = [models.Index(fields=["tenant_id", "created_at"], name="upload_by_time")]
+        indexes = [
+            models.Index(fields=["tenant_id", "created_at"], name="upload_by_time"),
+            models.Index(fields=["tenant_id", "purpose", "name", "created_at"], name="upload_by_name"),
+        ]
 
 
 class GoldSalt(TenantOwned):

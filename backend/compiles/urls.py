@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from backend.compiles.api import ablations, answers, compiles, drafts, material, teacher_prices
+from backend.compiles.api import ablations, answers, compiles, drafts, material, teacher_prices, uploads
 from backend.compiles.api.event_stream import compile_events
 
 urlpatterns = [
@@ -24,8 +24,10 @@ urlpatterns = [
     path("v1/compiles/<str:compile>/resume", compiles.ResumeView.as_view()),
     path("v1/drafts/stats", drafts.DraftStatsView.as_view()),
     path("v1/teacher_prices", teacher_prices.TeacherPricesView.as_view()),
-    path("v1/uploads", material.UploadsView.as_view()),
-    path("v1/uploads/<str:upload>", material.UploadView.as_view()),
+    path("v1/uploads", uploads.UploadsView.as_view()),
+    path("v1/uploads/inspect", uploads.InspectView.as_view()),
+    path("v1/uploads/<str:upload>", uploads.UploadView.as_view()),
     path("v1/teacher_keys", material.TeacherKeysView.as_view()),
     path("v1/teacher_keys/<str:key>", material.TeacherKeyView.as_view()),
+    path("v1/teacher_keys/<str:key>/test", material.TeacherKeyTestView.as_view()),
 ]

@@ -13,6 +13,8 @@ from backend.console.money.urls import urlpatterns as money
 from backend.console.overview import pages as overview
 from backend.console.playground import pages as playground
 from backend.console.registry import pages as registry
+from backend.console.start import pages as start
+from backend.console.uploads import pages as uploads
 from backend.console.webhooks import deliveries
 from backend.console.webhooks import pages as webhooks
 
@@ -34,6 +36,13 @@ pages: list[URLPattern] = [
     path("playground", playground.playground, name="playground"),
     path("playground/ask", playground.ask_both, name="playground_ask"),
     path("playground/answers/<str:answer>", playground.teacher_panel, name="playground_answer"),
+    path("start", start.start, name="start"),
+    path("start/check", start.check, name="start_check"),
+    path("start/key", start.store_key, name="start_key"),
+    path("uploads", uploads.uploads, name="uploads"),
+    path("uploads/inspect", uploads.inspect, name="upload_inspect"),
+    path("uploads/store", uploads.store, name="upload_store"),
+    path("uploads/<str:upload>", uploads.upload, name="upload"),
     path("drafts", drafts.drafts, name="drafts"),
     path("drafts/purge", drafts.purge, name="drafts_purge"),
     path("registry", registry.registry, name="registry"),

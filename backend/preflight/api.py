@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.compiles.lifecycle import submission
+from backend.compiles.uploads.rows import with_upload_ids
 from backend.domain.planning.estimates import Estimate
 from backend.domain.planning.preflight.lines import Check, LineStatus, Preflight, PreflightLine
 from backend.domain.spec.parsing import Spec, canonical_spec, parse_spec
@@ -97,6 +98,7 @@ class SpecValidateView(APIView):
             return Response(ValidationShape.of(Validation(spec=spec, estimate=expected)))
         if Scope.COMPILES_WRITE not in request.auth.scopes:
             raise lacking(Scope.COMPILES_WRITE)  # the call to the teacher costs money
-        spec = parse_spec(request.data)
+        with tenant_scope(tenant_id):
+            spec = parse_spec(with_upload_ids(tenant_id, request.data))
         preflight, estimate = preflight_of(tenant_id, spec)
         return Response(ValidationShape.of(Validation(spec=spec, estimate=estimate, preflight=preflight)))

@@ -19,7 +19,7 @@ SITE = ROOT / "build" / "docs-site"
 STAMP = "made-from.sha256"
 SOURCES = (
     *("docs", "examples", "deploy/docs_site", "deploy/env.example", "backend/console/static/console"),
-    *("backend/console/glossary.py", "backend/domain/spec", "gpu_runners/cli", "gpu_runners/kolm"),
+    *("backend/console/glossary.py", "backend/domain", "gpu_runners/cli", "gpu_runners/kolm"),
     *("requirements.lock.txt",),
 )
 

@@ -1,25 +1,93 @@
 """The options that several commands have, and the amounts and counts that are typed in them."""
 
-import argparse
+import functools
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar, cast
 
-if TYPE_CHECKING:
-    Actions = argparse._SubParsersAction[argparse.ArgumentParser]
+import click
 
-AddOptions = Callable[[argparse.ArgumentParser], None]
+Command = TypeVar("Command", bound=Callable[..., Any])
+DATA_HELP = "CSV, TSV, JSON lines, JSON, Parquet, chats, exports; or a data set's folder"
+INPUT_HELP = "the column of inputs; several, with commas between"
 SPEC_HELP = "YAML or JSON; - is standard input"
+KEYRING_HELP = "default: $KOLM_KEYRING or ~/.config/kolm/keyring.json"
 MICROUSD_PER_USD = 1_000_000
 MOST_USD = 1_000_000_000
 
 
-def add_api_options(command: argparse.ArgumentParser) -> None:
-    """Add the options of the API; what they leave out comes from the environment, then from the saved login
-    (`gpu_runners.kolm.saved`)."""
-    command.add_argument("--api", metavar="URL", help="or KOLM_API_URL, or the saved login's")
-    command.add_argument("--key", metavar="KEY", help="or KOLM_API_KEY, or the saved login's")
-    command.add_argument("--profile", metavar="NAME", help="which saved login (or KOLM_PROFILE; default: default)")
+class _Amount(click.ParamType[int]):
+    """US dollars, as micro-USD."""
+
+    name = "usd"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return microusd_of(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Count(click.ParamType[int]):
+    """A whole number of 1 or more."""
+
+    name = "n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value)
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+        if number < 1:
+            self.fail(f"{text!r} is no whole number above 0", param, ctx)
+        return number
+
+
+AMOUNT, COUNT = _Amount(), _Count()
+
+
+def file_argument(command: Command) -> Command:
+    """Add FILE, the path of a `.kolm`; the command gets `file`."""
+    return click.argument("file", metavar="FILE", help="a .kolm file")(command)
+
+
+def json_option(text: str = "print the API's answer") -> Callable[[Command], Command]:
+    """Add `--json`; the command gets `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+def trust_options(verb: str) -> Callable[[Command], Command]:
+    """Add whose signature is enough for a `.kolm` that is run, or whatever `verb` says."""
+
+    def add(command: Command) -> Command:
+        text = f"{verb} an intact file although nobody vouches for its key"
+        command = click.option("--allow-untrusted", is_flag=True, help=text)(command)
+        return click.option("--keyring", metavar="FILE", help=KEYRING_HELP)(command)
+
+    return add
+
+
+def column_options(command: Command) -> Command:
+    """Add which column of a file is what; the command gets `columns`, the named ones by their role."""
+
+    @click.option(
+        "--input", "input_column", metavar="COLUMN", help="the column of inputs; several, with commas between"
+    )
+    @click.option("--output", "output_column", metavar="COLUMN", help="the column of answers")
+    @click.option("--group", "group_column", metavar="COLUMN", help="the column of what must stay together")
+    @click.option("--split", "split_column", metavar="COLUMN", help="the column that says train or test")
+    @functools.wraps(command)
+    def with_columns(
+        *,
+        input_column: str | None,
+        output_column: str | None,
+        group_column: str | None,
+        split_column: str | None,
+        **options: Any,
+    ) -> Any:
+        inputs = [name.strip() for name in input_column.split(",")] if input_column else None
+        roles = {"input": inputs, "output": output_column, "group": group_column, "split": split_column}
+        return command(columns={role: name for role, name in roles.items() if name}, **options)
+
+    return cast(Command, with_columns)
 
 
 def microusd_of(text: str) -> int:
@@ -32,12 +100,5 @@ def microusd_of(text: str) -> int:
     except InvalidOperation:
         amount = Decimal(0)
     if not (amount.is_finite() and 0 < amount <= MOST_USD) or amount * MICROUSD_PER_USD % 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no amount in US dollars above 0, such as 2.50")
+        raise ValueError(f"{text!r} is no amount in US dollars above 0, such as 2.50")
     return int(amount * MICROUSD_PER_USD)
-
-
-def count_of(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
-    return number

@@ -11,7 +11,7 @@ an event stream that breaks is taken up where it broke. docs/client.md has all o
 """
 
 from .account import AccountState, Bill, BillLine, Budget, Invoice, Member, Plan, UsageRow
-from .client import Client
+from .client import VERSION, Client
 from .deployments import Deployment
 from .documents import Unreadable, read_document
 from .errors import (
@@ -44,15 +44,19 @@ from .rows import (
     Slice,
     Step,
     TeacherKey,
+    TeacherKeyTest,
     Tenant,
     Upload,
     UsageTotal,
     Verification,
 )
+from .spec_drafts import SpecDraft, spec_from
 from .webhooks import BadSignature, WebhookDelivery, WebhookEndpoint, WebhookEvent, sign, verify
 
+__version__ = VERSION
 __all__ = [
     "TERMINAL",
+    "VERSION",
     "AccountState",
     "ApiKey",
     "Artifact",
@@ -87,8 +91,10 @@ __all__ = [
     "Run",
     "ServerError",
     "Slice",
+    "SpecDraft",
     "Step",
     "TeacherKey",
+    "TeacherKeyTest",
     "Tenant",
     "Unauthenticated",
     "Unreadable",
@@ -101,5 +107,6 @@ __all__ = [
     "WebhookEvent",
     "read_document",
     "sign",
+    "spec_from",
     "verify",
 ]

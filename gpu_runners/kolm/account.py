@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from .resources import Resource
-from .rows import ApiKey, Json, Row, TeacherKey, Tenant, build
+from .rows import ApiKey, Json, Row, TeacherKey, TeacherKeyTest, Tenant, build
 
 Time = str | datetime | None
 
@@ -160,6 +160,10 @@ class TeacherKeys(Resource):
 
     def create(self, name: str, secret: str) -> TeacherKey:
         return build(TeacherKey, self._post("/v1/teacher_keys", {"name": name, "secret": secret}))
+
+    def test(self, id: str, base_url: str) -> TeacherKeyTest:
+        """Ask the provider at `base_url` (up to /v1) for its models with this key: it costs nothing."""
+        return build(TeacherKeyTest, self._post(f"/v1/teacher_keys/{id}/test", {"base_url": base_url}))
 
     def delete(self, id: str) -> None:
         self.transport.send("DELETE", f"/v1/teacher_keys/{id}")

@@ -69,7 +69,7 @@ class Follower:
         heard_at = time.monotonic()
         while True:
             try:
-                with closing(self._stream() if self._failures < _STREAM_TRIES else self._page()) as source:
+                with closing(self._stream() if self._failures < _STREAM_TRIES else self.page()) as source:
                     for event in self._in_order(source):
                         heard_at = time.monotonic()
                         yield event
@@ -78,7 +78,7 @@ class Follower:
                 has_ended, _ = self._status()
                 heard_at = time.monotonic()
                 if has_ended:
-                    yield from self._in_order(self._page())
+                    yield from self._in_order(self.page())
                     return
             except KolmError as error:
                 if not error.retryable or time.monotonic() - heard_at > _GIVE_UP_S:
@@ -124,7 +124,8 @@ class Follower:
         except httpx.HTTPError as error:
             raise not_reachable(http, error) from error
 
-    def _page(self) -> Generator[Event]:
+    def page(self) -> Generator[Event]:
+        """Yield the events so far that come behind `after`."""
         after = self.after
         while True:
             page = self._get(f"/v1/compiles/{self.compile_id}/events?after={after}")

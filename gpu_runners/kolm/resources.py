@@ -2,6 +2,7 @@
 one request a page; the names are the API's (docs/openapi.json)."""
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,12 +34,14 @@ from .rows import (
     Verification,
     build,
 )
+from .spec_drafts import SpecDraft
+from .spec_files import names_files, with_uploads
 from .tables import Rows, jsonl_of
 from .transport import Transport
 
 PAGE = 100
 PREFLIGHT_S = 150.0  # a runner looks at each base, then a worker asks the teacher
-Spec = Mapping[str, Any] | str | PathLike[str]
+Spec = Mapping[str, Any] | SpecDraft | str | PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +94,9 @@ class Compiles(Resource):
     ) -> Compile:
         """Start a compile; with `wait`, come back when it has ended, whatever its end (`status` says which).
 
-        `spec` is a mapping, or the path of a YAML or JSON file. `examples` and `captures` (a DataFrame, a list of dicts
-        or texts, a JSONL file) are uploaded and named in the spec."""
-        document = document_of(spec)
+        `spec` is a mapping, a draft of `kolm.spec_from`, or the path of a YAML or JSON file. `examples` and `captures`
+        (a DataFrame, a list of dicts or texts, a JSONL file) are uploaded and named in the spec."""
+        document = self.document(spec)
         uploads = Uploads(self.transport)
         for part, rows in (("examples", examples), ("captures", captures)):
             if rows is not None:
@@ -125,9 +128,29 @@ class Compiles(Resource):
         breaks is taken up where it broke."""
         return Follower(transport=self.transport, compile_id=id, after=after).events()
 
+    def log(self, id: str, *, after: int = 0) -> Iterator[Event]:
+        """Every event so far, from the one behind `after`; the compile is not waited for."""
+        return Follower(transport=self.transport, compile_id=id, after=after).page()
+
+    def document(self, spec: Spec) -> dict[str, Any]:
+        """The spec as it is sent: files that it names (`examples: {file: tickets.csv}`) are uploaded, and a draft's
+        rows, and their ids stand in it. The same content is not stored twice."""
+        send = Uploads(self.transport).send
+        if isinstance(spec, SpecDraft):
+            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in spec.rows).encode()
+            key = f"file-{hashlib.sha256(spec.file.encode() + lines).hexdigest()}"
+            upload = send(lines, spec.part, spec.file[:100], key)
+            place = {name: value for name, value in spec.spec[spec.part].items() if name not in ("file", "columns")}
+            return {**spec.spec, spec.part: place | {"upload": upload}}
+        document = document_of(spec)
+        if not names_files(document):
+            return document
+        folder = Path(spec).parent if isinstance(spec, str | PathLike) else Path()
+        return with_uploads(document, folder=folder, upload=send)
+
     def estimate(self, spec: Spec, *, drafts: bool = False) -> Estimate:
         path = "/v1/compiles/estimate" + ("?drafts=true" if drafts else "")
-        return build(Estimate, self._post(path, document_of(spec)))
+        return build(Estimate, self._post(path, self.document(spec)))
 
     def preflight(self, spec: Spec) -> Json:
         """Tell whether a compile of the spec can end: `{"passed": bool, "lines": [...]}`. Asks each model of
@@ -135,7 +158,7 @@ class Compiles(Resource):
         usual = self.transport.http.timeout
         patient = httpx.Timeout(connect=usual.connect, read=PREFLIGHT_S, write=usual.write, pool=usual.pool)
         path = "/v1/specs/validate?preflight=true"
-        answer: Json = self.transport.send("POST", path, json=document_of(spec), timeout=patient).json()["preflight"]
+        answer: Json = self.transport.send("POST", path, json=self.document(spec), timeout=patient).json()["preflight"]
         return answer
 
     def cancel(self, id: str) -> Compile:
@@ -250,21 +273,37 @@ class Drafts(Resource):
 
 
 class Uploads(Resource):
-    def list(self, *, limit: int | None = None) -> Iterator[Upload]:
-        return self._pages(Upload, "/v1/uploads", limit=limit)
+    def list(
+        self, *, purpose: str | None = None, name: str | None = None, limit: int | None = None
+    ) -> Iterator[Upload]:
+        return self._pages(Upload, "/v1/uploads", limit=limit, purpose=purpose, name=name)
 
     def get(self, id: str) -> Upload:
         return build(Upload, self._get(f"/v1/uploads/{id}"))
 
-    def create(self, rows: Rows, *, purpose: str, columns: Mapping[str, str] | None = None) -> Upload:
-        """`rows`: a DataFrame, a list of dicts or texts, or a JSONL file; `columns` renames, {"message": "input"}."""
-        data = jsonl_of(rows, columns=columns)
+    def create(
+        self, rows: Rows, *, purpose: str, columns: Mapping[str, str] | None = None, name: str | None = None
+    ) -> Upload:
+        """`rows`: a DataFrame, a list of dicts or texts, or a JSONL file; `columns` renames, {"message": "input"}. A
+        spec may name the newest upload of a `name` instead of its id."""
+        return self._send(jsonl_of(rows, columns=columns), purpose, name)
+
+    def send(self, lines: bytes, purpose: str, name: str, idempotency_key: str) -> str:
+        """Upload JSON lines as they are; the upload's id, of an earlier upload under the same key too."""
+        return self._send(lines, purpose, name, idempotency_key).id
+
+    def store(self, lines: bytes, *, purpose: str, name: str | None = None) -> Upload:
+        """Upload JSON lines that are ready."""
+        return self._send(lines, purpose, name)
+
+    def _send(self, lines: bytes, purpose: str, name: str | None, idempotency_key: str | None = None) -> Upload:
         answer = self.transport.send(
             "POST",
             "/v1/uploads",
-            query={"purpose": purpose, "sha256": hashlib.sha256(data).hexdigest()},
-            content=data,
+            query={"purpose": purpose, "name": name, "sha256": hashlib.sha256(lines).hexdigest()},
+            content=lines,
             headers={"Content-Type": "application/x-ndjson"},
+            idempotency_key=idempotency_key,
         )
         return build(Upload, answer.json())
 

@@ -265,6 +265,7 @@ class Upload(Row):
     sha256: str
     size_bytes: int
     n_rows: int
+    name: str | None = None
     created_at: datetime | None = None
 
 
@@ -291,6 +292,15 @@ class TeacherKey(Row):
     name: str
     last4: str
     created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherKeyTest(Row):
+    """The verdict of a provider on a stored key; `detail` is its answer in a sentence."""
+
+    id: str
+    passed: bool
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,5 +36,11 @@ class TeacherKeyRequest(StrictSerializer):
     )
 
 
+class TeacherKeyTestRequest(StrictSerializer):
+    base_url = s.CharField(
+        max_length=2_000, help_text="The provider's address up to /v1, as in a spec: https://api.example.com/v1."
+    )
+
+
 class EstimateQuery(StrictSerializer):
     drafts = s.BooleanField(default=False, help_text="Whether to ask what the draft cache would save.")

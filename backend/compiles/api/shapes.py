@@ -8,12 +8,12 @@ from backend.compiles.api.teacher_prices import TeacherPriceShape
 from backend.compiles.lifecycle.ablations import Ablation
 from backend.compiles.models import Compile, TeacherKey, Upload
 from backend.compiles.shapes import FailureShape
-from backend.compiles.uploads import UploadPurpose
+from backend.compiles.uploads.rows import UploadPurpose
 from backend.domain.evaluation.paired import Paired
 from backend.domain.ids import Prefix
 from backend.domain.lifecycle import CompileStatus
 from backend.domain.planning.ablations import Arm, Comparison, Outcome
-from backend.rest.shapes import Constant, PublicId, Shape, Time
+from backend.rest.shapes import Constant, PublicId, Shape, TextOrNull, Time
 
 
 class OutcomeShape(Shape[Outcome]):
@@ -74,6 +74,7 @@ class UploadShape(Shape[Upload]):
     id = PublicId(Prefix.UPLOAD)
     object = Constant("upload")
     purpose = s.ChoiceField([purpose.value for purpose in UploadPurpose])
+    name = TextOrNull(help_text="A spec may name the newest upload of a name and purpose.")
     sha256 = s.CharField()
     size_bytes = s.IntegerField()
     n_rows = s.IntegerField()
@@ -86,6 +87,13 @@ class TeacherKeyShape(Shape[TeacherKey]):
     name = s.CharField()
     last4 = s.CharField()
     created_at = Time()
+
+
+class TeacherKeyTestShape(s.Serializer[Any]):
+    id = s.CharField(help_text="The key that was tried.")
+    object = Constant("teacher_key_test")
+    passed = s.BooleanField()
+    detail = s.CharField(help_text="What the provider answered, in a sentence; nothing of its answer is repeated.")
 
 
 class DraftSavingShape(s.Serializer[Any]):

@@ -18,8 +18,8 @@ from backend.artifacts.signing import sign_document
 from backend.billing.models import Subscription, SubscriptionStatus
 from backend.compiles import teacher_keys
 from backend.compiles.models import TeacherKey
+from backend.compiles.teacher_key_trials import try_key
 from backend.console.access import page, person_page, recently_authenticated
-from backend.console.account.teacher_key_test import try_key
 from backend.console.second_factor import has_factor
 from backend.domain.errors import Conflict, CustomerError, Forbidden, InvalidInput, NotFound
 from backend.domain.ids import Prefix, decode_id, encode_id

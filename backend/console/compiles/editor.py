@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 
 from backend.compiles.lifecycle import submission
 from backend.compiles.models import Compile, Upload
-from backend.compiles.uploads import UploadPurpose, store_upload
+from backend.compiles.uploads.rows import UploadPurpose, store_upload, with_upload_ids
 from backend.console.access import ConsoleRequest, page
 from backend.console.compiles.spec_text import MAX_BYTES, SpecText, read_spec, with_budget
 from backend.domain.canonical import sha256_hex
@@ -139,7 +139,9 @@ def preflight_spec(request: ConsoleRequest) -> HttpResponse:
     tenant_id = request.team_session.tenant_id
     text, budget = request.POST.get("spec", ""), request.POST.get("budget", "")
     try:
-        spec = parse_spec(with_budget(read_spec(text).value, budget))
+        with tenant_scope(tenant_id):
+            document = with_upload_ids(tenant_id, with_budget(read_spec(text).value, budget))
+        spec = parse_spec(document)
         context: dict[str, Any] = {"preflight": preflight_of(tenant_id, spec)[0]}
     except CustomerError as error:
         context = {"fault": error.message}
@@ -153,7 +155,7 @@ def _settings_of(request: ConsoleRequest, text: str, budget: str) -> Preflight |
     """The lines that rows decide, of a text that was refused: nobody is waited for. None where it is no spec."""
     tenant_id = request.team_session.tenant_id
     try:
-        spec = parse_spec(with_budget(read_spec(text).value, budget))
+        spec = parse_spec(with_upload_ids(tenant_id, with_budget(read_spec(text).value, budget)))
         return in_order(check_settings(tenant_id, spec).lines)
     except CustomerError:
         return None
@@ -184,12 +186,10 @@ def _handle_post(request: ConsoleRequest) -> HttpResponse:
         return _upload(request, text, budget)
     if act == "check":
         return _editor(request, text=text, budget=budget, is_checked=True)
-    tenant_id = request.team_session.tenant_id
     document: SpecText | None = None
     try:
         document = read_spec(text)
-        value = with_budget(document.value, budget)
-        public_id = run_once(tenant_id, _key(request), lambda: _submit(request, value))
+        public_id = submit_text(request, text, budget)
     except CustomerError as error:
         faults, preflight = _faults(error, document), _settings_of(request, text, budget)
         return _editor(request, text=text, budget=budget, faults=faults, preflight=preflight, status=422)
@@ -197,10 +197,17 @@ def _handle_post(request: ConsoleRequest) -> HttpResponse:
     return redirect("console:compile", public_id)
 
 
-def _key(request: ConsoleRequest) -> str:
-    """Return the idempotency key of this form and text: sent again it is the same compile; changed (after going back),
+def submit_text(request: ConsoleRequest, text: str, budget: str) -> str:
+    """Queue a compile of a spec's text, once however often its form is sent; its id. Raises CustomerError."""
+    value = with_budget(read_spec(text).value, budget)
+    key = _key(request.POST.get("token", ""), budget, text)
+    return run_once(request.team_session.tenant_id, key, lambda: _submit(request, value))
+
+
+def _key(*parts: str) -> str:
+    """Return the idempotency key of a form and its text: sent again it is the same compile; changed (after going back),
     another."""
-    form_text = "\n".join(request.POST.get(name, "") for name in ("token", "budget", "spec"))
+    form_text = "\n".join(parts)
     return f"console/compile/{sha256_hex(form_text.encode('utf-8', 'replace'))}"
 
 

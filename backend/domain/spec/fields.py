@@ -26,7 +26,8 @@ PRICE_BOUNDS: dict[str, Any] = {
 BUDGET_BOUNDS: dict[str, Any] = {"exclusiveMinimum": 0, "maximum": 100_000, "default": 5.0}
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$")]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS, pattern=r"\S")]
-UploadId = Annotated[str, Field(pattern=r"^upl_[0-9a-hjkmnp-tv-z]{26}$")]
+UPLOAD_NAME = r"^[^/\\\x00-\x1f\x7f]{1,100}$"  # an id, or the name of the newest upload that has it
+UploadId = Annotated[str, Field(pattern=UPLOAD_NAME)]
 TeacherKeyId = Annotated[str, Field(pattern=r"^tk_[0-9a-hjkmnp-tv-z]{26}$")]
 
 

@@ -97,7 +97,7 @@ class Examples(Part):
     )
     upload: UploadId | None = Field(
         default=None,
-        description="Id of an upload with further gold pairs, as JSON lines.",
+        description="Id or name of an upload with further gold pairs.",
         examples=["upl_01ktfz2x8e4s1c9w0m5q7r3vbd"],
     )
     holdout: float = Field(
@@ -118,7 +118,7 @@ class Captures(Part):
     )
     upload: UploadId | None = Field(
         default=None,
-        description='Id of an upload of captures, as JSON lines of {"input": "..."}.',
+        description="Id or name of an upload of captures.",
         examples=["upl_01ktfz2x8e4s1c9w0m5q7r3vbd"],
     )
     max: int = Field(default=2000, ge=1, le=20_000, description="Most captures to take.", examples=[2000])

@@ -139,7 +139,7 @@ class Teacher(Part):
     )
     recording: UploadId | None = Field(
         default=None,
-        description="Id of the uploaded recording that replay answers from.",
+        description="Id or name of the uploaded recording that replay answers from.",
         examples=["upl_01ktfz2x8e4s1c9w0m5q7r3vbd"],
     )
     price: DeclaredPrice | None = Field(

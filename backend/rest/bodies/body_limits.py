@@ -22,6 +22,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _RUNNERS, _PART = "/internal/", "/parts/"
 _STREAMED = "/v1/select"  # its lines are read one by one from where Django has spooled them, never into memory
+_SOURCES = ("/v1/uploads", "/app/uploads")
 STRANGERS_BYTES = 256_000  # log-in, sign-up, and addresses that take no body at all
 LINES = ("application/x-ndjson", "application/jsonl")
 _NO_LENGTH = Refusal(status=411, code="length_required", detail="Send the body with a Content-Length.")
@@ -45,6 +46,8 @@ def limit_of(path: str, content_type: str) -> int:
         return min(settings.KOLM_MAX_BLOB_BYTES, settings.KOLM_SPOOL_BYTES_PER_SENDER)
     if path == _STREAMED and media_type in LINES:
         return settings.KOLM_SELECT_BODY_BYTES
+    if path.startswith(_SOURCES):
+        return settings.KOLM_SOURCE_BODY_BYTES
     return settings.KOLM_JSON_BODY_BYTES if media_type in ("application/json", "") else settings.KOLM_UPLOAD_BODY_BYTES
 
 

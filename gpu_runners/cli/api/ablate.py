@@ -5,7 +5,6 @@ The figures are the API's; here they are asked for, waited for and laid out. A c
 all the same, and arms that exist already are taken as they are: the command may be interrupted and given again.
 """
 
-import argparse
 import contextlib
 import json
 import sys
@@ -13,14 +12,16 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import click
+
 from gpu_runners.cli.api.compile_outcome import print_accepted
 from gpu_runners.cli.api.compiles import follow
-from gpu_runners.cli.api.connection import Connect, connect_of
+from gpu_runners.cli.api.connection import Connect, api_options
 from gpu_runners.cli.display.progress import usd
 from gpu_runners.cli.exit_codes import FAILED, OK, USAGE, exit_code_of
-from gpu_runners.cli.options import SPEC_HELP, AddOptions, add_api_options
+from gpu_runners.cli.options import SPEC_HELP, json_option
 from gpu_runners.cli.terminal import fail
-from gpu_runners.kolm import Client, KolmError, read_document
+from gpu_runners.kolm import Client, KolmError
 
 STUDENTS = {
     "adapter": "the adapter",
@@ -33,35 +34,21 @@ _LOST = ("failed", "canceled", "expired")
 Row = dict[str, Any]
 
 
-def _ablate_options(ablate: argparse.ArgumentParser) -> None:
-    ablate.add_argument("spec", metavar="SPEC", nargs="?", help=SPEC_HELP)
-    ablate.add_argument("--of", metavar="CMP", help="cmp_…: take this compile instead of compiling SPEC")
-    ablate.add_argument(
-        "--arms",
-        default="all,random",
-        metavar="ARMS",
-        help="of all, random, fixed, adapter, contrastive and frozen, with commas (default: all,random)",
-    )
-    ablate.add_argument("--budget", metavar="USD", help="what one arm may cost (default: the compile's budget)")
-    ablate.add_argument("--json", action="store_true", help="print the comparison as JSON; progress goes to stderr")
-    ablate.set_defaults(command=_run_ablate)
-    add_api_options(ablate)
-
-
-def _run_ablate(options: argparse.Namespace) -> int:
-    return ablate(
-        options.spec,
-        of=options.of,
-        arms=options.arms,
-        budget=options.budget,
-        as_json=options.json,
-        connect=connect_of(options),
-    )
-
-
+@click.command()
+@click.argument("spec", metavar="[SPEC]", required=False, help=SPEC_HELP)
+@click.option("--of", metavar="CMP", help="cmp_…: take this compile instead of compiling SPEC")
+@click.option(
+    "--arms",
+    default="all,random",
+    metavar="ARMS",
+    help="of all, random, fixed, adapter, contrastive and frozen, with commas (default: all,random)",
+)
+@click.option("--budget", metavar="USD", help="what one arm may cost (default: the compile's budget)")
+@json_option("print the comparison as JSON; progress goes to stderr")
+@api_options
 def ablate(
-    spec: str | None,
     *,
+    spec: str | None,
     of: str | None,
     arms: str,
     budget: str | None,
@@ -116,7 +103,7 @@ def _read_options(spec: str | None, of: str | None, arms: str, budget: str | Non
 def _compile(client: Client, spec: str | None, of: str | None) -> Row:
     """The compile with selection, ended."""
     if spec is not None:
-        started: Row = client.post("/v1/compiles", read_document(spec))
+        started: Row = client.post("/v1/compiles", client.compiles.document(spec))
         print_accepted(started)
         print(f"If this is interrupted, `kolm ablate --of {started['id']}` goes on from here.", flush=True)
         of = started["id"]
@@ -218,8 +205,3 @@ def _p(paired: Row) -> str:
 def _why(row: Row) -> str:
     failure = row.get("failure") or {}
     return f": {failure.get('message')} ({failure.get('code')})" if failure else ""
-
-
-OPTIONS: dict[str, AddOptions] = {
-    "ablate": _ablate_options,
-}

@@ -1,87 +1,27 @@
 """`kolm login`, `logout`, `whoami`, and `kolm keys`: list, make and revoke API keys."""
 
-import argparse
 import getpass
 import sys
 from typing import Any
 
-from gpu_runners.cli.api.connection import Connect, connect_of, run_command
+import click
+
+from gpu_runners.cli.api.connection import Connect, api_options, run_command
+from gpu_runners.cli.command_groups import Actions
 from gpu_runners.cli.display.printing import print_json, print_lines, print_members, print_table, when
 from gpu_runners.cli.exit_codes import OK, USAGE
-from gpu_runners.cli.options import AddOptions, add_api_options
+from gpu_runners.cli.options import json_option
 from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import ApiKey, Client, Forbidden, KolmError
 from gpu_runners.kolm import saved as logins
 
-
-def _login_options(login: argparse.ArgumentParser) -> None:
-    login.add_argument("--api", metavar="URL", help="do not ask for the address")
-    login.add_argument("--key", metavar="KEY", help="do not ask for the key; - reads it from standard input")
-    login.add_argument("--profile", default="default", metavar="NAME", help="keep it under this name")
-    login.set_defaults(command=_run_login)
+keys = Actions("keys")
 
 
-def _logout_options(logout: argparse.ArgumentParser) -> None:
-    logout.add_argument("--profile", default="default", metavar="NAME")
-    logout.set_defaults(command=_run_logout)
-
-
-def _whoami_options(whoami: argparse.ArgumentParser) -> None:
-    whoami.add_argument("--json", action="store_true")
-    whoami.set_defaults(command=_run_whoami)
-    add_api_options(whoami)
-
-
-def _keys_options(keys: argparse.ArgumentParser) -> None:
-    actions = keys.add_subparsers(required=True, metavar="ACTION")
-    ls = actions.add_parser("ls", help="all keys, newest first")
-    create = actions.add_parser("create", help="a new key; its secret is shown this once")
-    create.add_argument("name", metavar="NAME")
-    which = create.add_mutually_exclusive_group()
-    which.add_argument("--preset", metavar="NAME", help="command_line, ci, serving, read_only or everything")
-    which.add_argument("--scopes", default="all", help="with commas between; all (default) is all of the asking key's")
-    create.add_argument("--expires", metavar="TIME", help="2026-12-31T00:00:00Z; default: never")
-    create.add_argument("--test", action="store_true", help="an sk_test_ key")
-    revoke = actions.add_parser("revoke", help="from now on this key opens nothing")
-    revoke.add_argument("id", metavar="KEY", help="key_…")
-    for command, act in ((ls, _run_keys), (create, _run_create_key), (revoke, _run_revoke_key)):
-        command.add_argument("--json", action="store_true", help="print the API's answer")
-        command.set_defaults(command=act)
-        add_api_options(command)
-
-
-def _run_login(options: argparse.Namespace) -> int:
-    return login(api=options.api, key=options.key, profile=options.profile)
-
-
-def _run_logout(options: argparse.Namespace) -> int:
-    return logout(profile=options.profile)
-
-
-def _run_whoami(options: argparse.Namespace) -> int:
-    return whoami(as_json=options.json, connect=connect_of(options))
-
-
-def _run_keys(options: argparse.Namespace) -> int:
-    return list_keys(as_json=options.json, connect=connect_of(options))
-
-
-def _run_create_key(options: argparse.Namespace) -> int:
-    return create_key(
-        options.name,
-        scopes=options.scopes,
-        preset=options.preset,
-        expires=options.expires,
-        is_test=options.test,
-        as_json=options.json,
-        connect=connect_of(options),
-    )
-
-
-def _run_revoke_key(options: argparse.Namespace) -> int:
-    return revoke_key(options.id, as_json=options.json, connect=connect_of(options))
-
-
+@click.command()
+@click.option("--api", metavar="URL", help="do not ask for the address")
+@click.option("--key", metavar="KEY", help="do not ask for the key; - reads it from standard input")
+@click.option("--profile", default=logins.DEFAULT_PROFILE, metavar="NAME", help="keep it under this name")
 def login(*, api: str | None, key: str | None, profile: str) -> int:
     """Nothing is kept before the installation has accepted the key."""
     try:
@@ -110,6 +50,8 @@ def login(*, api: str | None, key: str | None, profile: str) -> int:
     return run_command(act, lambda: Client(secret, url))
 
 
+@click.command()
+@click.option("--profile", default=logins.DEFAULT_PROFILE, metavar="NAME", help="which saved login")
 def logout(*, profile: str) -> int:
     try:
         was_there = logins.forget(profile)
@@ -119,6 +61,9 @@ def logout(*, profile: str) -> int:
     return OK
 
 
+@click.command()
+@json_option("print it as JSON")
+@api_options
 def whoami(*, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         tenant, key = client.tenant.get(), own_key(client)
@@ -153,6 +98,9 @@ def _secret(option: str | None) -> str:
     return (option if option is not None else getpass.getpass("API key (not shown): ")).strip()
 
 
+@keys.command("ls", help="All keys, newest first.")
+@json_option()
+@api_options
 def list_keys(*, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         keys = list(client.api_keys.list())
@@ -175,14 +123,32 @@ def list_keys(*, as_json: bool, connect: Connect) -> int:
     return run_command(act, connect)
 
 
+@keys.command("create", help="A new key; its secret is shown this once.")
+@click.argument("name", metavar="NAME", help="what it is for")
+@click.option("--preset", metavar="NAME", help="command_line, ci, serving, read_only or everything")
+@click.option("--scopes", metavar="SCOPES", help="with commas between; all (default) is all of the asking key's")
+@click.option("--expires", metavar="TIME", help="2026-12-31T00:00:00Z; default: never")
+@click.option("--test", "is_test", is_flag=True, help="an sk_test_ key")
+@json_option()
+@api_options
 def create_key(
-    name: str, *, scopes: str, preset: str | None, expires: str | None, is_test: bool, as_json: bool, connect: Connect
+    *,
+    name: str,
+    scopes: str | None,
+    preset: str | None,
+    expires: str | None,
+    is_test: bool,
+    as_json: bool,
+    connect: Connect,
 ) -> int:
+    if preset is not None and scopes is not None:
+        raise click.UsageError("--preset and --scopes exclude each other: give one of them.")
+
     def act(client: Client) -> int | None:
         wanted: list[str] | None
         if preset is not None:
             wanted = None
-        elif scopes == "all":
+        elif scopes is None or scopes == "all":
             key = own_key(client)
             if key is None:
                 return fail("this key may not list keys, so that its scopes are unknown; name them with --scopes.")
@@ -199,17 +165,13 @@ def create_key(
     return run_command(act, connect)
 
 
-def revoke_key(id: str, *, as_json: bool, connect: Connect) -> int:
+@keys.command("revoke", help="From now on this key opens nothing.")
+@click.argument("id", metavar="KEY", help="key_…")
+@json_option()
+@api_options
+def revoke_key(*, id: str, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         key = client.api_keys.revoke(id)
         print_json(key.raw) if as_json else print(f"{key.id} {key.name}: revoked.")
 
     return run_command(act, connect)
-
-
-OPTIONS: dict[str, AddOptions] = {
-    "login": _login_options,
-    "logout": _logout_options,
-    "whoami": _whoami_options,
-    "keys": _keys_options,
-}

@@ -1,117 +1,37 @@
 """`kolm check`, `compile` and its `--estimate`, `pull`, `cancel` and `resume`."""
 
-import argparse
 import contextlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
+
 from gpu_runners.cli.api.compile_outcome import file_of, print_accepted, print_outcome, save_artifact
-from gpu_runners.cli.api.connection import Connect, connect_of, run_command
+from gpu_runners.cli.api.connection import Connect, api_options, run_command
 from gpu_runners.cli.display.printing import print_json
 from gpu_runners.cli.display.progress import CompileProgress, display_for, usd
 from gpu_runners.cli.exit_codes import FAILED, OK
-from gpu_runners.cli.options import SPEC_HELP, AddOptions, add_api_options, microusd_of
+from gpu_runners.cli.options import AMOUNT, SPEC_HELP, json_option
 from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client, Unreadable, read_document
+from gpu_runners.kolm.spec_files import names_files, with_rows
 
 Row = dict[str, Any]
+Act = Callable[..., int]
 
 
-def _check_options(check: argparse.ArgumentParser) -> None:
-    check.add_argument("spec", metavar="SPEC", help=SPEC_HELP)
-    check.add_argument("--json", action="store_true", help="print the spec as JSON with every default filled in")
-    check.set_defaults(command=_run_check)
+def _wait_option(command: Act) -> Act:
+    text = "show progress until it ends (default)"
+    return click.option("--wait/--no-wait", "--watch/--no-watch", "wait", default=True, help=text)(command)
 
 
-def _compile_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("spec", metavar="SPEC", help=SPEC_HELP)
-    command.add_argument("--estimate", action="store_true", help="print what it would cost and start nothing")
-    _add_wait(command)
-    command.add_argument("--out", metavar="FILE", help="where the artifact goes (default: NAME.kolm here)")
-    command.add_argument(
-        "--compare-last", action="store_true", help="set the K-score beside that of the last artifact of the name"
-    )
-    command.add_argument(
-        "--idempotency-key", metavar="KEY", help="repeat a compile's request without starting a second one"
-    )
-    command.add_argument("--json", action="store_true", help="print the compile as JSON; progress goes to stderr")
-    command.set_defaults(command=_run_compile)
-    add_api_options(command)
-
-
-def _pull_options(pull: argparse.ArgumentParser) -> None:
-    pull.add_argument("artifact", metavar="ART", help="art_…")
-    pull.add_argument("--out", metavar="FILE", help="default: NAME-VERSION.kolm here")
-    pull.add_argument("--json", action="store_true", help="print the artifact as JSON, and where the file is")
-    pull.set_defaults(command=_run_pull)
-    add_api_options(pull)
-
-
-def _cancel_options(cancel: argparse.ArgumentParser) -> None:
-    cancel.add_argument("compile", metavar="CMP", help="cmp_…")
-    cancel.add_argument("--json", action="store_true", help="print the API's answer")
-    cancel.set_defaults(command=_run_cancel)
-    add_api_options(cancel)
-
-
-def _resume_options(resume: argparse.ArgumentParser) -> None:
-    resume.add_argument("compile", metavar="CMP", help="cmp_…")
-    resume.add_argument("--budget", type=microusd_of, metavar="USD", help="a new budget for the whole compile")
-    _add_wait(resume)
-    resume.add_argument("--json", action="store_true", help="print the compile as JSON; progress goes to stderr")
-    resume.set_defaults(command=_run_resume)
-    add_api_options(resume)
-
-
-def _add_wait(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--wait",
-        "--watch",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="show progress until it ends (default)",
-    )
-
-
-def _run_check(options: argparse.Namespace) -> int:
-    return check(options.spec, as_json=options.json)
-
-
-def _run_compile(options: argparse.Namespace) -> int:
-    if options.estimate:
-        return estimate(options.spec, connect=connect_of(options), as_json=options.json)
-    return compile_spec(
-        options.spec,
-        connect=connect_of(options),
-        wait=options.wait,
-        out=options.out,
-        idempotency_key=options.idempotency_key,
-        compare_last=options.compare_last,
-        as_json=options.json,
-    )
-
-
-def _run_pull(options: argparse.Namespace) -> int:
-    return pull(options.artifact, connect=connect_of(options), out=options.out, as_json=options.json)
-
-
-def _run_cancel(options: argparse.Namespace) -> int:
-    return cancel(options.compile, connect=connect_of(options), as_json=options.json)
-
-
-def _run_resume(options: argparse.Namespace) -> int:
-    return resume(
-        options.compile,
-        connect=connect_of(options),
-        budget_microusd=options.budget,
-        wait=options.wait,
-        as_json=options.json,
-    )
-
-
-def check(spec: str, *, as_json: bool = False) -> int:
+@click.command()
+@click.argument("spec", metavar="SPEC", help=SPEC_HELP)
+@json_option("print the spec as JSON with every default filled in")
+def check(*, spec: str, as_json: bool) -> int:
     """The same validation as the API's, without a network. `as_json` prints the spec with every default filled in,
     ready to be posted."""
     from backend.domain.errors import InvalidSpec
@@ -120,7 +40,7 @@ def check(spec: str, *, as_json: bool = False) -> int:
 
     try:
         document = read_document(spec)
-        parsed = parse_spec(document)
+        parsed = parse_spec(with_rows(document, folder=Path(spec).parent) if names_files(document) else document)
         check_reachable(parsed)
     except Unreadable as error:
         return fail(str(error))
@@ -133,20 +53,33 @@ def check(spec: str, *, as_json: bool = False) -> int:
     return OK
 
 
+@click.command("compile")
+@click.argument("spec", metavar="SPEC", help=SPEC_HELP)
+@click.option("--estimate", "only_estimate", is_flag=True, help="print what it would cost and start nothing")
+@_wait_option
+@click.option("--out", metavar="FILE", help="where the artifact goes (default: NAME.kolm here)")
+@click.option("--compare-last", is_flag=True, help="set the K-score beside that of the last artifact of the name")
+@click.option("--idempotency-key", metavar="KEY", help="repeat a compile's request without starting a second one")
+@json_option("print the compile as JSON; progress goes to stderr")
+@api_options
 def compile_spec(
-    spec: str,
     *,
+    spec: str,
+    only_estimate: bool,
+    wait: bool,
+    out: str | None,
+    idempotency_key: str | None,
+    compare_last: bool,
+    as_json: bool,
     connect: Connect,
-    wait: bool = True,
-    out: str | None = None,
-    idempotency_key: str | None = None,
-    compare_last: bool = False,
-    as_json: bool = False,
 ) -> int:
     """`compare_last` sets the K-score beside that of the newest artifact of the name, looked up before the start."""
 
+    if only_estimate:
+        return estimate(spec, connect=connect, as_json=as_json)
+
     def act(client: Client) -> int:
-        document = read_document(spec)
+        document = client.compiles.document(spec)
         before = _artifacts_of(client, document) if compare_last else []
         row = client.post("/v1/compiles", document, idempotency_key=idempotency_key)
         # a request that is repeated may find its own artifact there
@@ -169,7 +102,13 @@ def compile_spec(
     return run_command(act, connect)
 
 
-def resume(compile_id: str, *, connect: Connect, budget_microusd: int | None, wait: bool, as_json: bool) -> int:
+@click.command()
+@click.argument("compile_id", metavar="CMP", help="cmp_…")
+@click.option("--budget", "budget_microusd", type=AMOUNT, metavar="USD", help="a new budget for the whole compile")
+@_wait_option
+@json_option("print the compile as JSON; progress goes to stderr")
+@api_options
+def resume(*, compile_id: str, budget_microusd: int | None, wait: bool, as_json: bool, connect: Connect) -> int:
     """Go on with a compile that ended without an artifact; what is done and paid for stays done."""
 
     def act(client: Client) -> int:
@@ -197,13 +136,13 @@ def follow(client: Client, compile_id: str, *, after: int = 0) -> None:
             display.take(event)
 
 
-def estimate(spec: str, *, connect: Connect, as_json: bool = False) -> int:
+def estimate(spec: str, *, connect: Connect, as_json: bool) -> int:
     """Print what a compile would cost, step by step, and what the draft cache should save of it. Starts nothing."""
     from gpu_runners.cli.display.draft_tables import saving_sentence
     from gpu_runners.cli.display.prices import price_lines
 
     def act(client: Client) -> int:
-        answer = client.post("/v1/compiles/estimate?drafts=true", read_document(spec))
+        answer = client.post("/v1/compiles/estimate?drafts=true", client.compiles.document(spec))
         if as_json:
             print_json(answer)
             return OK
@@ -220,7 +159,12 @@ def estimate(spec: str, *, connect: Connect, as_json: bool = False) -> int:
     return run_command(act, connect)
 
 
-def pull(artifact: str, *, connect: Connect, out: str | None, as_json: bool = False) -> int:
+@click.command()
+@click.argument("artifact", metavar="ART", help="art_…")
+@click.option("--out", metavar="FILE", help="default: NAME-VERSION.kolm here")
+@json_option("print the artifact as JSON, and where the file is")
+@api_options
+def pull(*, artifact: str, out: str | None, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> int:
         row = client.get(f"/v1/artifacts/{artifact}")
         path = save_artifact(client, row, Path(out) if out else file_of(row["name"], row["version"]))
@@ -244,18 +188,13 @@ def _apart(as_json: bool) -> "contextlib.AbstractContextManager[Any]":
     return contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
 
 
-def cancel(id: str, *, as_json: bool, connect: Connect) -> int:
+@click.command()
+@click.argument("id", metavar="CMP", help="cmp_…")
+@json_option()
+@api_options
+def cancel(*, id: str, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         row = client.post(f"/v1/compiles/{id}/cancel")
         print_json(row) if as_json else print(f"{row['id']} {row['name']}: {row['status']}")
 
     return run_command(act, connect)
-
-
-OPTIONS: dict[str, AddOptions] = {
-    "check": _check_options,
-    "compile": _compile_options,
-    "pull": _pull_options,
-    "cancel": _cancel_options,
-    "resume": _resume_options,
-}

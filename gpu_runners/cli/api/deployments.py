@@ -1,119 +1,80 @@
 """`kolm deployments`."""
 
-import argparse
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from gpu_runners.cli.api.connection import Connect, connect_of, run_command
+import click
+
+from gpu_runners.cli.api.connection import Connect, api_options, run_command
+from gpu_runners.cli.command_groups import Actions
 from gpu_runners.cli.display.printing import print_json, print_lines, print_table, when
 from gpu_runners.cli.exit_codes import USAGE
-from gpu_runners.cli.options import AddOptions, add_api_options
+from gpu_runners.cli.options import json_option
 from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client, Deployment, NotFound
 
-if TYPE_CHECKING:
-    from gpu_runners.cli.options import Actions
-
-
+EACH = "print what the API answers, one object a line"
+DEP_HELP = "its name or dep_…"
 VERBS = {
-    "rollback": "the artifact from before the last promotion answers again",
-    "drain": "no new requests; those under way end",
-    "start": "take requests again after a drain",
-    "rm": "take the name away; artifacts stay",
+    "rollback": "The artifact from before the last promotion answers again.",
+    "drain": "No new requests; those under way end.",
+    "start": "Take requests again after a drain.",
+    "rm": "Take the name away; artifacts stay.",
 }
 DONE = {"rollback": "is rolled back", "drain": "is draining", "start": "takes requests"}
 
 
-def _deployments_options(deployments: argparse.ArgumentParser) -> None:
-    actions = deployments.add_subparsers(required=True, metavar="ACTION")
-    commands = [_add_ls(actions), _add_create(actions), _add_set(actions), _add_promote(actions)]
-    commands += [_add_verb(actions, name, text) for name, text in VERBS.items()]
-    for command in commands:
-        command.add_argument("--json", action="store_true", help="print what the API answers, one object a line")
-        add_api_options(command)
+deployments = Actions("deployments")
+Act = Callable[..., int]
 
 
-def _add_ls(actions: "Actions") -> argparse.ArgumentParser:
-    ls = actions.add_parser("ls", help="all deployments, newest first")
-    ls.set_defaults(command=_run_ls)
-    return ls
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of a deployment as they are typed; None is left as it is."""
+
+    canary: str | None
+    idle_minutes: int | None
+    pinned: str | None
+    max_concurrent: int | None
+    shadow: str | None
+    rollback_on_regression: str | None
 
 
-def _add_create(actions: "Actions") -> argparse.ArgumentParser:
-    create = actions.add_parser("create", help="let an artifact answer under a name")
-    create.add_argument("name", metavar="NAME", help="what requests name as model")
-    create.add_argument("artifact", metavar="ART", help="art_…, of a json or text task or on a causal base")
-    _add_settings(create)
-    create.set_defaults(command=_run_create)
-    return create
+def _settings_options(command: Act) -> Act:
+    """The command gets `settings`."""
+    yes_or_no = click.Choice(["yes", "no"])
 
-
-def _add_set(actions: "Actions") -> argparse.ArgumentParser:
-    change = actions.add_parser("set", help="change what is given; the rest stays")
-    change.add_argument("deployment", metavar="DEP", help="its name or dep_…")
-    _add_settings(change)
-    change.add_argument("--no-canary", action="store_true", help="take the canary away")
-    change.set_defaults(command=_run_set)
-    return change
-
-
-def _add_promote(actions: "Actions") -> argparse.ArgumentParser:
-    promote = actions.add_parser("promote", help="the canary answers everything from here on")
-    promote.add_argument("deployment", metavar="DEP", help="its name or dep_…")
-    promote.add_argument("--artifact", metavar="ART", help="this one instead of the canary")
-    promote.set_defaults(command=_run_promote)
-    return promote
-
-
-def _add_verb(actions: "Actions", name: str, text: str) -> argparse.ArgumentParser:
-    command = actions.add_parser(name, help=text)
-    command.add_argument("deployment", metavar="DEP", help="its name or dep_…")
-    command.set_defaults(command=_run_verb, verb=name)
-    return command
-
-
-def _add_settings(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--canary", metavar="ART=SHARE", help="art_…=0.05: this one answers one request in twenty")
-    command.add_argument("--idle-minutes", type=int, metavar="N", help="then servers may unload it; 0: as they see fit")
-    command.add_argument("--pinned", choices=["yes", "no"], help="whether servers keep it loaded")
-    command.add_argument("--max-concurrent", type=int, metavar="N", help="requests at once on one server")
-    command.add_argument(
+    @click.option("--canary", metavar="ART=SHARE", help="art_…=0.05: this one answers one request in twenty")
+    @click.option("--idle-minutes", type=int, metavar="N", help="then servers may unload it; 0: as they see fit")
+    @click.option("--pinned", type=yes_or_no, help="whether servers keep it loaded")
+    @click.option("--max-concurrent", type=int, metavar="N", help="requests at once on one server")
+    @click.option(
         "--shadow", metavar="SHARE=USD", help="0.01=2: one in a hundred goes to the teacher too, up to $2 a day"
     )
-    command.add_argument("--rollback-on-regression", choices=["yes", "no"], help="by itself, once one is found")
+    @click.option("--rollback-on-regression", type=yes_or_no, help="by itself, once one is found")
+    @functools.wraps(command)
+    def with_settings(
+        *, canary: str | None, idle_minutes: int | None, pinned: str | None, max_concurrent: int | None,
+        shadow: str | None, rollback_on_regression: str | None, **options: Any,
+    ) -> int:  # fmt: skip
+        settings = Settings(
+            canary=canary, idle_minutes=idle_minutes, pinned=pinned, max_concurrent=max_concurrent, shadow=shadow,
+            rollback_on_regression=rollback_on_regression,
+        )  # fmt: skip
+        return command(settings=settings, **options)
 
-
-def _run_ls(options: argparse.Namespace) -> int:
-    return ls(as_json=options.json, connect=connect_of(options))
-
-
-def _run_create(options: argparse.Namespace) -> int:
-    return create(
-        name=options.name,
-        artifact=options.artifact,
-        settings=options,
-        as_json=options.json,
-        connect=connect_of(options),
-    )
-
-
-def _run_set(options: argparse.Namespace) -> int:
-    return change(deployment=options.deployment, settings=options, as_json=options.json, connect=connect_of(options))
-
-
-def _run_promote(options: argparse.Namespace) -> int:
-    return promote(
-        deployment=options.deployment, artifact=options.artifact, as_json=options.json, connect=connect_of(options)
-    )
-
-
-def _run_verb(options: argparse.Namespace) -> int:
-    return verb(deployment=options.deployment, verb=options.verb, as_json=options.json, connect=connect_of(options))
+    return with_settings
 
 
 class BadSetting(Exception):
     pass
 
 
+@deployments.command("ls", help="All deployments, newest first.")
+@json_option(EACH)
+@api_options
 def ls(*, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         rows = list(client.deployments.list())
@@ -127,7 +88,13 @@ def ls(*, as_json: bool, connect: Connect) -> int:
     return run_command(act, connect)
 
 
-def create(*, name: str, artifact: str, settings: argparse.Namespace, as_json: bool, connect: Connect) -> int:
+@deployments.command("create", help="Let an artifact answer under a name.")
+@click.argument("name", metavar="NAME", help="what requests name as model")
+@click.argument("artifact", metavar="ART", help="art_…, of a json or text task or on a causal base")
+@_settings_options
+@json_option(EACH)
+@api_options
+def create(*, name: str, artifact: str, settings: Settings, as_json: bool, connect: Connect) -> int:
     try:
         more = settings_of(settings)
     except BadSetting as error:
@@ -140,9 +107,15 @@ def create(*, name: str, artifact: str, settings: argparse.Namespace, as_json: b
     return run_command(act, connect)
 
 
-def change(*, deployment: str, settings: argparse.Namespace, as_json: bool, connect: Connect) -> int:
+@deployments.command("set", help="Change what is given; the rest stays.")
+@click.argument("deployment", metavar="DEP", help=DEP_HELP)
+@_settings_options
+@click.option("--no-canary", is_flag=True, help="take the canary away")
+@json_option(EACH)
+@api_options
+def change(*, deployment: str, settings: Settings, no_canary: bool, as_json: bool, connect: Connect) -> int:
     try:
-        more = settings_of(settings)
+        more = settings_of(settings) | ({"canary": None} if no_canary else {})
     except BadSetting as error:
         return fail(str(error), code=USAGE)
     if not more:
@@ -155,6 +128,11 @@ def change(*, deployment: str, settings: argparse.Namespace, as_json: bool, conn
     return run_command(act, connect)
 
 
+@deployments.command("promote", help="The canary answers everything from here on.")
+@click.argument("deployment", metavar="DEP", help=DEP_HELP)
+@click.option("--artifact", metavar="ART", help="this one instead of the canary")
+@json_option(EACH)
+@api_options
 def promote(*, deployment: str, artifact: str | None, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         row = client.deployments.promote(id_of(client, deployment), artifact)
@@ -163,7 +141,7 @@ def promote(*, deployment: str, artifact: str | None, as_json: bool, connect: Co
     return run_command(act, connect)
 
 
-def verb(*, deployment: str, verb: str, as_json: bool, connect: Connect) -> int:
+def _act(verb: str, deployment: str, *, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         deployment_id = id_of(client, deployment)
         if verb == "rm":
@@ -176,6 +154,19 @@ def verb(*, deployment: str, verb: str, as_json: bool, connect: Connect) -> int:
     return run_command(act, connect)
 
 
+def _add_verb(verb: str, text: str) -> None:
+    @deployments.command(verb, help=text)
+    @click.argument("deployment", metavar="DEP", help=DEP_HELP)
+    @json_option(EACH)
+    @api_options
+    def act(*, deployment: str, as_json: bool, connect: Connect) -> int:
+        return _act(verb, deployment, as_json=as_json, connect=connect)
+
+
+for _verb, _text in VERBS.items():
+    _add_verb(_verb, _text)
+
+
 def id_of(client: Client, deployment: str) -> str:
     """The id of a deployment, from its name or its id. Raises NotFound."""
     if deployment.startswith("dep_"):
@@ -186,14 +177,12 @@ def id_of(client: Client, deployment: str) -> str:
     return deployment_id
 
 
-def settings_of(options: argparse.Namespace) -> dict[str, Any]:
+def settings_of(options: Settings) -> dict[str, Any]:
     """The API's settings of the command's options. Raises BadSetting."""
     more: dict[str, Any] = {}
     if options.canary:
         artifact, share = _pair(options.canary, "--canary", "art_…=0.05")
         more["canary"] = {"artifact": artifact, "share": share}
-    if getattr(options, "no_canary", False):
-        more["canary"] = None
     if options.shadow:
         share, usd = _pair(options.shadow, "--shadow", "0.01=2")
         more["shadow"] = {"share": share, "usd_per_day": usd}
@@ -224,8 +213,3 @@ def _say(row: Deployment, text: str, *, as_json: bool) -> None:
     else:
         print(text)
         print(f"{row.id}  version {row.version}, {when(row.updated_at)} UTC")
-
-
-OPTIONS: dict[str, AddOptions] = {
-    "deployments": _deployments_options,
-}

@@ -1,38 +1,23 @@
 """`kolm drafts verdicts`: which drafts a compile's teacher kept, and which it refused."""
 
-import argparse
 import json
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from gpu_runners.cli.api.connection import Connect, connect_of, run_command
+import click
+
+from gpu_runners.cli.api.connection import Connect, api_options, run_command
 from gpu_runners.cli.display.saved_drafts import print_verdicts
-from gpu_runners.cli.options import count_of
+from gpu_runners.cli.options import COUNT, json_option
 from gpu_runners.kolm import Client
 
-if TYPE_CHECKING:
-    from gpu_runners.cli.options import Actions
 
-
-def add_verdicts(actions: "Actions") -> argparse.ArgumentParser:
-    command = actions.add_parser("verdicts", help="which drafts a compile's teacher kept, and which it refused")
-    command.add_argument("compile", metavar="CMP", help="cmp_…")
-    command.add_argument("--slice", metavar="NAME", help="of this slice alone")
-    command.add_argument(
-        "--limit", type=count_of, default=10, metavar="N", help="of each verdict in a slice (default: 10)"
-    )
-    command.add_argument("--json", action="store_true", help="print the API's answer")
-    command.set_defaults(command=_run_verdicts)
-    return command
-
-
-def _run_verdicts(options: argparse.Namespace) -> int:
-    return verdicts(
-        options.compile, slice=options.slice, limit=options.limit, as_json=options.json, connect=connect_of(options)
-    )
-
-
-def verdicts(compile: str, *, slice: str | None, limit: int, as_json: bool, connect: Connect) -> int:
+@click.command("verdicts", help="Which drafts a compile's teacher kept, and which it refused.")
+@click.argument("compile", metavar="CMP", help="cmp_…")
+@click.option("--slice", metavar="NAME", help="of this slice alone")
+@click.option("--limit", type=COUNT, default=10, metavar="N", help="of each verdict in a slice (default: 10)")
+@json_option()
+@api_options
+def verdicts(*, compile: str, slice: str | None, limit: int, as_json: bool, connect: Connect) -> int:
     """Print the drafts that the teacher was asked about, kept and refused side by side."""
     query = {"limit": str(limit)} | ({} if slice is None else {"slice": slice})
 

@@ -1,122 +1,35 @@
 """`kolm drafts`: the draft cache over the API. Exit 0; 1 when the API refuses or does not answer; 2 for options that
 make no sense."""
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlencode
 
-from gpu_runners.cli.api.connection import Connect, connect_of, run_command
-from gpu_runners.cli.api.draft_verdicts import add_verdicts
+import click
+
+from gpu_runners.cli.api.connection import Connect, api_options, run_command
+from gpu_runners.cli.api.draft_verdicts import verdicts
+from gpu_runners.cli.command_groups import Actions
 from gpu_runners.cli.display import draft_tables as tables
 from gpu_runners.cli.exit_codes import FAILED
-from gpu_runners.cli.options import AddOptions, add_api_options, count_of
+from gpu_runners.cli.options import COUNT, SPEC_HELP, json_option
 from gpu_runners.cli.terminal import agrees
-from gpu_runners.kolm import Client, read_document
-
-if TYPE_CHECKING:
-    from gpu_runners.cli.options import Actions
-
+from gpu_runners.kolm import Client
 
 PAGE = 100
 Row = dict[str, Any]
 
 
-def _drafts_options(drafts: argparse.ArgumentParser) -> None:
-    actions = drafts.add_subparsers(required=True, metavar="ACTION")
-    for add in (_add_stats, _add_list, _add_show, add_verdicts, _add_preview, _add_delete, _add_purge):
-        add_api_options(add(actions))
+drafts = Actions("drafts")
 
 
-def _add_stats(actions: "Actions") -> argparse.ArgumentParser:
-    stats = actions.add_parser("stats", help="what is kept, what was accepted of it, and what that saved")
-    stats.add_argument("--family", metavar="F", help="this family alone")
-    stats.add_argument("--since", metavar="TIME", help="look-ups from then on, 2026-11-01T00:00:00Z")
-    stats.add_argument("--json", action="store_true", help="print the API's answer")
-    stats.set_defaults(command=_run_stats)
-    return stats
-
-
-def _add_list(actions: "Actions") -> argparse.ArgumentParser:
-    command = actions.add_parser("list", help="drafts, newest first")
-    command.add_argument("--family", metavar="F", help="of this family alone")
-    command.add_argument("--state", choices=["live", "quarantined", "retired"])
-    command.add_argument("--search", metavar="TEXT", help="whose text contains this, in upper or lower case")
-    command.add_argument("--limit", type=count_of, default=20, metavar="N", help="how many (default: 20)")
-    command.add_argument("--json", action="store_true", help="one JSON object a line")
-    command.set_defaults(command=_run_list)
-    return command
-
-
-def _add_show(actions: "Actions") -> argparse.ArgumentParser:
-    show = actions.add_parser("show", help="one draft, its slice and what was said of it")
-    show.add_argument("draft", metavar="DRF", help="drf_…")
-    show.add_argument("--json", action="store_true", help="print the API's answer")
-    show.set_defaults(command=_run_show)
-    return show
-
-
-def _add_preview(actions: "Actions") -> argparse.ArgumentParser:
-    preview = actions.add_parser("preview", help="what a spec would be offered, and what that would save")
-    preview.add_argument("spec", metavar="SPEC", help="YAML or JSON; - is standard input")
-    preview.add_argument("--json", action="store_true", help="print the API's answer")
-    preview.set_defaults(command=_run_preview)
-    return preview
-
-
-def _add_delete(actions: "Actions") -> argparse.ArgumentParser:
-    delete = actions.add_parser("delete", help="delete a draft and those that began as it")
-    delete.add_argument("draft", metavar="DRF", help="drf_…")
-    delete.set_defaults(command=_run_delete)
-    return delete
-
-
-def _add_purge(actions: "Actions") -> argparse.ArgumentParser:
-    purge = actions.add_parser("purge", help="delete all that is kept of a family, and the key of its texts")
-    purge.add_argument("--family", required=True, metavar="F")
-    purge.add_argument("--yes", action="store_true", help="do not ask")
-    purge.set_defaults(command=_run_purge)
-    return purge
-
-
-def _run_stats(options: argparse.Namespace) -> int:
-    return stats(
-        family=options.family,
-        since=options.since,
-        as_json=options.json,
-        connect=connect_of(options),
-    )
-
-
-def _run_list(options: argparse.Namespace) -> int:
-    return list_drafts(
-        family=options.family,
-        state=options.state,
-        search=options.search,
-        limit=options.limit,
-        as_json=options.json,
-        connect=connect_of(options),
-    )
-
-
-def _run_show(options: argparse.Namespace) -> int:
-    return show(options.draft, as_json=options.json, connect=connect_of(options))
-
-
-def _run_preview(options: argparse.Namespace) -> int:
-    return preview(options.spec, as_json=options.json, connect=connect_of(options))
-
-
-def _run_delete(options: argparse.Namespace) -> int:
-    return delete(options.draft, connect=connect_of(options))
-
-
-def _run_purge(options: argparse.Namespace) -> int:
-    return purge(options.family, yes=options.yes, connect=connect_of(options))
-
-
+@drafts.command("stats", help="What is kept, what was accepted of it, and what that saved.")
+@click.option("--family", metavar="F", help="this family alone")
+@click.option("--since", metavar="TIME", help="look-ups from then on, 2026-11-01T00:00:00Z")
+@json_option()
+@api_options
 def stats(*, family: str | None, since: str | None, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         answer = client.get(_path("/v1/drafts/stats", family=family, since=since))
@@ -128,6 +41,13 @@ def stats(*, family: str | None, since: str | None, as_json: bool, connect: Conn
     return run_command(act, connect)
 
 
+@drafts.command("list", help="Drafts, newest first.")
+@click.option("--family", metavar="F", help="of this family alone")
+@click.option("--state", type=click.Choice(["live", "quarantined", "retired"]), help="in this state alone")
+@click.option("--search", metavar="TEXT", help="whose text contains this, in upper or lower case")
+@click.option("--limit", type=COUNT, default=20, metavar="N", help="how many (default: 20)")
+@json_option("one JSON object a line")
+@api_options
 def list_drafts(
     *,
     family: str | None,
@@ -148,7 +68,11 @@ def list_drafts(
     return run_command(act, connect)
 
 
-def show(draft: str, *, as_json: bool, connect: Connect) -> int:
+@drafts.command("show", help="One draft, its slice and what was said of it.")
+@click.argument("draft", metavar="DRF", help="drf_…")
+@json_option()
+@api_options
+def show(*, draft: str, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         row = client.get(f"/v1/drafts/{quote(draft, safe='')}")
         if as_json:
@@ -159,10 +83,17 @@ def show(draft: str, *, as_json: bool, connect: Connect) -> int:
     return run_command(act, connect)
 
 
-def preview(spec: str, *, as_json: bool, connect: Connect) -> int:
+drafts.add_command(verdicts)
+
+
+@drafts.command("preview", help="What a spec would be offered, and what that would save.")
+@click.argument("spec", metavar="SPEC", help=SPEC_HELP)
+@json_option()
+@api_options
+def preview(*, spec: str, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         # asked once: the API itself has waited for a worker already
-        answer = client.post("/v1/drafts/preview", read_document(spec), attempts=1)
+        answer = client.post("/v1/drafts/preview", client.compiles.document(spec), attempts=1)
         if as_json:
             print(json.dumps(answer, ensure_ascii=False))
         else:
@@ -171,7 +102,10 @@ def preview(spec: str, *, as_json: bool, connect: Connect) -> int:
     return run_command(act, connect)
 
 
-def delete(draft: str, *, connect: Connect) -> int:
+@drafts.command("delete", help="Delete a draft and those that began as it.")
+@click.argument("draft", metavar="DRF", help="drf_…")
+@api_options
+def delete(*, draft: str, connect: Connect) -> int:
     def act(client: Client) -> None:
         counts = client.delete(f"/v1/drafts/{quote(draft, safe='')}")
         n_others = counts["n_drafts"] - 1
@@ -180,7 +114,11 @@ def delete(draft: str, *, connect: Connect) -> int:
     return run_command(act, connect)
 
 
-def purge(family: str, *, yes: bool, connect: Connect) -> int:
+@drafts.command("purge", help="Delete all that is kept of a family, and the key of its texts.")
+@click.option("--family", required=True, metavar="F", help="this family alone")
+@click.option("--yes", is_flag=True, help="do not ask")
+@api_options
+def purge(*, family: str, yes: bool, connect: Connect) -> int:
     """Asks before it deletes, unless it was told not to."""
 
     def act(client: Client) -> None:
@@ -215,8 +153,3 @@ def _drafts(client: Client, limit: int, **filters: str | None) -> Iterator[Row]:
 def _path(path: str, **query: str | None) -> str:
     parameters = {name: value for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(parameters)}" if parameters else path
-
-
-OPTIONS: dict[str, AddOptions] = {
-    "drafts": _drafts_options,
-}

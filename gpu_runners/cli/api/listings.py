@@ -1,11 +1,12 @@
 """`kolm ls` and `show`: what is there, and one thing of it."""
 
-import argparse
 from typing import Any
 
+import click
+
 from gpu_runners.cli.api.compile_outcome import print_alternatives, print_competition, print_extraction, print_saved
-from gpu_runners.cli.api.connection import Connect, connect_of, run_command
-from gpu_runners.cli.api.wrong_answers import add_wrong_options, show_wrong, wrong_options_fault
+from gpu_runners.cli.api.connection import Connect, api_options, run_command
+from gpu_runners.cli.api.wrong_answers import Choice, fault_of, show_wrong, wrong_options
 from gpu_runners.cli.display.printing import (
     console,
     print_json,
@@ -19,9 +20,9 @@ from gpu_runners.cli.display.printing import (
 from gpu_runners.cli.display.purchases import print_purchases
 from gpu_runners.cli.display.quality_card import print_card
 from gpu_runners.cli.exit_codes import USAGE
-from gpu_runners.cli.options import AddOptions, add_api_options, count_of
+from gpu_runners.cli.options import COUNT, json_option
 from gpu_runners.cli.terminal import fail
-from gpu_runners.kolm import Artifact, Client, Compile
+from gpu_runners.kolm import Artifact, Client, Compile, Upload
 
 STATUSES = (
     *("queued", "running", "awaiting_batch", "canceling"),
@@ -46,58 +47,46 @@ PATH_OF = {
 }
 
 
-def _ls_options(ls: argparse.ArgumentParser) -> None:
-    ls.add_argument("what", nargs="?", choices=["compiles", "artifacts"], default="compiles")
-    ls.add_argument("--status", choices=STATUSES, help="compiles with this status alone")
-    ls.add_argument("--name", metavar="NAME", help="of this name alone")
-    ls.add_argument("--limit", type=count_of, default=20, metavar="N", help="how many (default: 20)")
-    ls.add_argument("--json", action="store_true", help="one JSON object a line")
-    ls.set_defaults(command=_run_ls)
-    add_api_options(ls)
-
-
-def _show_options(show: argparse.ArgumentParser) -> None:
-    show.add_argument("id", metavar="ID")
-    show.add_argument("--json", action="store_true", help="print the API's answer")
-    add_wrong_options(show)
-    show.set_defaults(command=_run_show)
-    add_api_options(show)
-
-
-def _run_ls(options: argparse.Namespace) -> int:
-    return ls(
-        options.what,
-        status=options.status,
-        name=options.name,
-        limit=options.limit,
-        as_json=options.json,
-        connect=connect_of(options),
-    )
-
-
-def _run_show(options: argparse.Namespace) -> int:
-    if (fault := wrong_options_fault(options)) is not None:
-        return fail(fault, code=USAGE)
-    if options.wrong:
-        return run_command(lambda client: show_wrong(client, options), connect_of(options))
-    return show(options.id, as_json=options.json, connect=connect_of(options))
-
-
-def ls(what: str, *, status: str | None, name: str | None, limit: int, as_json: bool, connect: Connect) -> int:
-    if what == "artifacts" and status is not None:
-        return fail("--status is of compiles; artifacts have none.", code=USAGE)
+@click.command()
+@click.argument(
+    "what",
+    type=click.Choice(["compiles", "artifacts", "uploads"]),
+    required=False,
+    default="compiles",
+    help="default: compiles",
+)
+@click.option("--status", type=click.Choice(STATUSES), help="compiles with this status alone")
+@click.option("--name", metavar="NAME", help="of this name alone")
+@click.option("--limit", type=COUNT, default=20, metavar="N", help="how many (default: 20)")
+@json_option("one JSON object a line")
+@api_options
+def ls(*, what: str, status: str | None, name: str | None, limit: int, as_json: bool, connect: Connect) -> int:
+    if what != "compiles" and status is not None:
+        return fail(f"--status is of compiles; {what} have none.", code=USAGE)
 
     def act(client: Client) -> None:
         if what == "artifacts":
             artifacts = list(client.artifacts.list(name=name, limit=limit))
             return print_lines(artifacts) if as_json else _print_artifacts(artifacts)
+        if what == "uploads":
+            uploads = list(client.uploads.list(name=name, limit=limit))
+            return print_lines(uploads) if as_json else _print_uploads(uploads)
         compiles = list(client.compiles.list(status=status, name=name, limit=limit))
         return print_lines(compiles) if as_json else _print_compiles(compiles)
 
     return run_command(act, connect)
 
 
-def show(id: str, *, as_json: bool, connect: Connect) -> int:
+@click.command()
+@click.argument("id", metavar="ID", help="its kind is read off its beginning")
+@json_option()
+@wrong_options
+@api_options
+def show(*, id: str, wrong: bool, choice: Choice, as_json: bool, connect: Connect) -> int:
+    if (fault := fault_of(id, wrong=wrong, choice=choice)) is not None:
+        return fail(fault, code=USAGE)
+    if wrong:
+        return run_command(lambda client: show_wrong(client, id, choice, as_json=as_json), connect)
     path = PATH_OF.get(id.partition("_")[0])
     if path is None:
         known = ", ".join(f"{prefix}_" for prefix in PATH_OF)
@@ -123,6 +112,12 @@ def _print_compiles(rows: list[Compile]) -> None:
     )
     titles = ("id", "name", "status", "K-score", "spent", "created")
     print_table(titles, cells, right=(3, 4), none="No compile fits. `kolm compile SPEC` starts one.")
+
+
+def _print_uploads(rows: list[Upload]) -> None:
+    cells = ((row.id, row.name or "", row.purpose, f"{row.n_rows:,}", when(row.created_at)) for row in rows)
+    none = "No upload fits. `kolm upload FILE` stores one."
+    print_table(("id", "name", "purpose", "rows", "created"), cells, right=(3,), none=none)
 
 
 def _print_artifacts(rows: list[Artifact]) -> None:
@@ -168,9 +163,3 @@ def _print_compile(client: Client, row: dict[str, Any]) -> None:
     )
     console().print()
     print_table(("step", "status", "tries", "estimate", "spent", "ended"), cells, right=(2, 3, 4), none="No step yet.")
-
-
-OPTIONS: dict[str, AddOptions] = {
-    "ls": _ls_options,
-    "show": _show_options,
-}

@@ -1,94 +1,27 @@
 """`kolm usage`, `bill`, `budgets`, `prices`. The figures are the API's; nothing is added up here."""
 
-import argparse
+import click
 
-from gpu_runners.cli.api.connection import Connect, connect_of, run_command
+from gpu_runners.cli.api.connection import Connect, api_options, run_command
+from gpu_runners.cli.command_groups import Actions
 from gpu_runners.cli.display.printing import print_json, print_lines, print_table, usd, when
-from gpu_runners.cli.options import AddOptions, add_api_options, count_of, microusd_of
+from gpu_runners.cli.options import AMOUNT, COUNT, json_option
 from gpu_runners.kolm import Bill, Budget, Client
 
 GROUPS = ("day", "step", "sku", "api_key", "compile")
 
 
-def _usage_options(usage: argparse.ArgumentParser) -> None:
-    usage.add_argument("--by", choices=GROUPS, default="day", help="what a line is (default: day)")
-    usage.add_argument("--from", dest="start", metavar="DAY", help="2026-11-01 or a time; default: the month's begin")
-    usage.add_argument("--to", dest="end", metavar="DAY", help="not in it any more; default: now")
-    usage.add_argument("--csv", action="store_true", help="print the API's CSV")
-    usage.add_argument("--json", action="store_true", help="print the API's answer")
-    usage.set_defaults(command=_run_usage)
-    add_api_options(usage)
+budgets = Actions("budgets")
 
 
-def _bill_options(bill: argparse.ArgumentParser) -> None:
-    bill.add_argument("compile", metavar="CMP", nargs="?", help="cmp_…")
-    bill.add_argument("--json", action="store_true", help="print the API's answer")
-    bill.set_defaults(command=_run_bill)
-    add_api_options(bill)
-
-
-def _budgets_options(budgets: argparse.ArgumentParser) -> None:
-    actions = budgets.add_subparsers(required=True, metavar="ACTION")
-    ls = actions.add_parser("ls", help="all budgets, and how much of each is used")
-    ls.add_argument("--limit", type=count_of, default=100, metavar="N")
-    put = actions.add_parser("set", help="give the account, or one API key, a budget for each calendar month (UTC)")
-    put.add_argument("usd", type=microusd_of, metavar="USD")
-    put.add_argument("--notify-only", action="store_true", help="notify at 50, 80 and 100 %%, stop nothing")
-    put.add_argument("--of-key", metavar="KEY", help="key_…: of this API key alone")
-    rm = actions.add_parser("rm", help="remove a budget")
-    rm.add_argument("id", metavar="ID")
-    for command, act in ((ls, _run_budgets), (put, _run_set_budget), (rm, _run_remove_budget)):
-        command.add_argument("--json", action="store_true", help="print the API's answer")
-        command.set_defaults(command=act)
-        add_api_options(command)
-
-
-def _prices_options(prices: argparse.ArgumentParser) -> None:
-    prices.add_argument("model", metavar="MODEL", nargs="?", help="of this model alone")
-    prices.add_argument("--at", metavar="PLACE", help="a provider (openai, mistral, ...), or a host of the operator's")
-    prices.add_argument("--json", action="store_true", help="print the API's answer")
-    prices.set_defaults(command=_run_prices)
-    add_api_options(prices)
-
-
-def _run_prices(options: argparse.Namespace) -> int:
-    return prices(options.model, at=options.at, as_json=options.json, connect=connect_of(options))
-
-
-def _run_usage(options: argparse.Namespace) -> int:
-    return usage(
-        options.by,
-        start=options.start,
-        end=options.end,
-        as_csv=options.csv,
-        as_json=options.json,
-        connect=connect_of(options),
-    )
-
-
-def _run_bill(options: argparse.Namespace) -> int:
-    return bill(options.compile, as_json=options.json, connect=connect_of(options))
-
-
-def _run_budgets(options: argparse.Namespace) -> int:
-    return budgets(limit=options.limit, as_json=options.json, connect=connect_of(options))
-
-
-def _run_set_budget(options: argparse.Namespace) -> int:
-    return set_budget(
-        options.usd,
-        of_key=options.of_key,
-        notify_only=options.notify_only,
-        as_json=options.json,
-        connect=connect_of(options),
-    )
-
-
-def _run_remove_budget(options: argparse.Namespace) -> int:
-    return remove_budget(options.id, as_json=options.json, connect=connect_of(options))
-
-
-def usage(by: str, *, start: str | None, end: str | None, as_csv: bool, as_json: bool, connect: Connect) -> int:
+@click.command()
+@click.option("--by", type=click.Choice(GROUPS), default="day", help="what a line is (default: day)")
+@click.option("--from", "start", metavar="DAY", help="2026-11-01 or a time; default: the month's begin")
+@click.option("--to", "end", metavar="DAY", help="not in it any more; default: now")
+@click.option("--csv", "as_csv", is_flag=True, help="print the API's CSV")
+@json_option()
+@api_options
+def usage(*, by: str, start: str | None, end: str | None, as_csv: bool, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         if as_csv:
             print(client.usage.csv(start=start, end=end), end="")
@@ -106,7 +39,11 @@ def usage(by: str, *, start: str | None, end: str | None, as_csv: bool, as_json:
     return run_command(act, connect)
 
 
-def bill(compile_id: str | None, *, as_json: bool, connect: Connect) -> int:
+@click.command()
+@click.argument("compile_id", metavar="[CMP]", required=False, help="cmp_…")
+@json_option()
+@api_options
+def bill(*, compile_id: str | None, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         bill = client.bills.current() if compile_id is None else client.bills.of_compile(compile_id)
         print_json(bill.raw) if as_json else _print_bill(bill)
@@ -114,7 +51,12 @@ def bill(compile_id: str | None, *, as_json: bool, connect: Connect) -> int:
     return run_command(act, connect)
 
 
-def prices(model: str | None, *, at: str | None, as_json: bool, connect: Connect) -> int:
+@click.command()
+@click.argument("model", metavar="[MODEL]", required=False, help="of this model alone")
+@click.option("--at", metavar="PLACE", help="a provider (openai, mistral, ...), or a host of the operator's")
+@json_option()
+@api_options
+def prices(*, model: str | None, at: str | None, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         from gpu_runners.cli.display.prices import print_prices
 
@@ -124,7 +66,11 @@ def prices(model: str | None, *, at: str | None, as_json: bool, connect: Connect
     return run_command(act, connect)
 
 
-def budgets(*, limit: int, as_json: bool, connect: Connect) -> int:
+@budgets.command("ls", help="All budgets, and how much of each is used.")
+@click.option("--limit", type=COUNT, default=100, metavar="N", help="how many (default: 100)")
+@json_option()
+@api_options
+def list_budgets(*, limit: int, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         account, rows = client.account.get(), list(client.budgets.list(limit=limit))
         if as_json:
@@ -150,7 +96,13 @@ def budgets(*, limit: int, as_json: bool, connect: Connect) -> int:
     return run_command(act, connect)
 
 
-def set_budget(cap_microusd: int, *, of_key: str | None, notify_only: bool, as_json: bool, connect: Connect) -> int:
+@budgets.command("set", help="Give the account, or one API key, a budget for each calendar month (UTC).")
+@click.argument("cap_microusd", type=AMOUNT, metavar="USD", help="what a month may cost, such as 20")
+@click.option("--notify-only", is_flag=True, help="notify at 50, 80 and 100 %, stop nothing")
+@click.option("--of-key", metavar="KEY", help="key_…: of this API key alone")
+@json_option()
+@api_options
+def set_budget(*, cap_microusd: int, of_key: str | None, notify_only: bool, as_json: bool, connect: Connect) -> int:
     """Create a budget, or change the cap of the one that this scope has."""
 
     def act(client: Client) -> None:
@@ -164,7 +116,11 @@ def set_budget(cap_microusd: int, *, of_key: str | None, notify_only: bool, as_j
     return run_command(act, connect)
 
 
-def remove_budget(id: str, *, as_json: bool, connect: Connect) -> int:
+@budgets.command("rm", help="Remove a budget.")
+@click.argument("id", metavar="ID", help="bud_…")
+@json_option()
+@api_options
+def remove_budget(*, id: str, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         row = client.delete(f"/v1/budgets/{id}")
         print_json(row) if as_json else print(f"{id}: removed.")
@@ -191,11 +147,3 @@ def _print_bill(bill: Bill) -> None:
 
 def _quantity(quantity: int | None, unit: str) -> str:
     return "" if quantity is None else f"{quantity:,} {unit}"
-
-
-OPTIONS: dict[str, AddOptions] = {
-    "usage": _usage_options,
-    "bill": _bill_options,
-    "budgets": _budgets_options,
-    "prices": _prices_options,
-}

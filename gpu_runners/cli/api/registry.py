@@ -4,103 +4,33 @@ Verifying asks nobody: the file, the keyring and this code are enough. What a se
 `pull` verifies what came before it writes it.
 """
 
-import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import click
 
 from backend.domain.artifact import kolm_verify
 from backend.domain.recipes.registry.epochs import Epoch, InvalidEpoch, Proof, read_epoch, read_proof
-from gpu_runners.cli.api.connection import Connect, connect_of, run_command
+from gpu_runners.cli.api.connection import Connect, api_options, run_command
+from gpu_runners.cli.command_groups import Actions
 from gpu_runners.cli.display.printing import print_json, print_table, when
 from gpu_runners.cli.exit_codes import OK, UNTRUSTED, USAGE
-from gpu_runners.cli.options import AddOptions, add_api_options
+from gpu_runners.cli.options import KEYRING_HELP, json_option
 from gpu_runners.cli.terminal import agrees, fail
 from gpu_runners.kolm import Client, NotFound
-
-if TYPE_CHECKING:
-    from gpu_runners.cli.options import Actions
-
 
 EPOCHS = "/v1/registry/epochs"
 CONTRIBUTIONS = "/v1/registry/contributions"
 
 
-def _registry_options(registry: argparse.ArgumentParser) -> None:
-    actions = registry.add_subparsers(required=True, metavar="ACTION")
-    _add_verify(actions)
-    for add in (_add_list, _add_pull, _add_contributions, _add_withdraw):
-        command = add(actions)
-        command.add_argument("--json", action="store_true", help="print what the API answers, one object a line")
-        add_api_options(command)
+registry = Actions("registry")
+EACH = "print what the API answers, one object a line"
 
 
-def _add_list(actions: "Actions") -> argparse.ArgumentParser:
-    command = actions.add_parser("list", help="the epochs there are, newest first")
-    command.set_defaults(command=_run_list)
-    return command
-
-
-def _add_pull(actions: "Actions") -> argparse.ArgumentParser:
-    command = actions.add_parser("pull", help="download an epoch and verify it; exit codes as of verify")
-    command.add_argument("epoch", metavar="EPOCH", nargs="?", help="epo_… or its number (default: the newest)")
-    command.add_argument("-o", "--output", metavar="FILE", help="default: registry-N.epoch.json")
-    command.add_argument("--keyring", metavar="FILE", help="default: $KOLM_KEYRING or ~/.config/kolm/keyring.json")
-    command.set_defaults(command=_run_pull)
-    return command
-
-
-def _add_verify(actions: "Actions") -> None:
-    command = actions.add_parser(
-        "verify",
-        help="verify an epoch or a proof offline: exit 0 trusted, 3 intact but untrusted, 1 altered or none",
-    )
-    command.add_argument("file", metavar="FILE")
-    command.add_argument("--after", metavar="FILE", help="an earlier epoch that this one must follow at once")
-    command.add_argument("--entries", action="store_true", help="print the entries too")
-    command.add_argument("--keyring", metavar="FILE", help="default: $KOLM_KEYRING or ~/.config/kolm/keyring.json")
-    command.set_defaults(command=_run_verify)
-
-
-def _add_contributions(actions: "Actions") -> argparse.ArgumentParser:
-    command = actions.add_parser("contributions", help="everything that this workspace has in the registry")
-    command.set_defaults(command=_run_contributions)
-    return command
-
-
-def _add_withdraw(actions: "Actions") -> argparse.ArgumentParser:
-    command = actions.add_parser("withdraw", help="take all of it back; the next epoch counts without it")
-    command.add_argument("--yes", action="store_true", help="do not ask")
-    command.set_defaults(command=_run_withdraw)
-    return command
-
-
-def _run_list(options: argparse.Namespace) -> int:
-    return ls(as_json=options.json, connect=connect_of(options))
-
-
-def _run_pull(options: argparse.Namespace) -> int:
-    return pull(
-        options.epoch,
-        output=options.output,
-        keyring=options.keyring,
-        as_json=options.json,
-        connect=connect_of(options),
-    )
-
-
-def _run_verify(options: argparse.Namespace) -> int:
-    return verify(options.file, after=options.after, keyring=options.keyring, with_entries=options.entries)
-
-
-def _run_contributions(options: argparse.Namespace) -> int:
-    return contributions(as_json=options.json, connect=connect_of(options))
-
-
-def _run_withdraw(options: argparse.Namespace) -> int:
-    return withdraw(yes=options.yes, as_json=options.json, connect=connect_of(options))
-
-
+@registry.command("list", help="The epochs there are, newest first.")
+@json_option(EACH)
+@api_options
 def ls(*, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         rows = client.get(EPOCHS)["data"]
@@ -118,7 +48,13 @@ def ls(*, as_json: bool, connect: Connect) -> int:
     return run_command(act, connect)
 
 
-def pull(epoch: str | None, *, output: str | None, keyring: str | None, as_json: bool, connect: Connect) -> int:
+@registry.command("pull", help="Download an epoch and verify it; exit codes as of verify.")
+@click.argument("epoch", metavar="[EPOCH]", required=False, help="epo_… or its number (default: the newest)")
+@click.option("-o", "--output", metavar="FILE", help="default: registry-N.epoch.json")
+@click.option("--keyring", metavar="FILE", help=KEYRING_HELP)
+@json_option(EACH)
+@api_options
+def pull(*, epoch: str | None, output: str | None, keyring: str | None, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> int:
         row = _epoch_row(client, epoch)
         data = client.download(f"{EPOCHS}/{row['id']}/download")
@@ -138,7 +74,15 @@ def pull(epoch: str | None, *, output: str | None, keyring: str | None, as_json:
     return run_command(act, connect)
 
 
-def verify(file: str, *, after: str | None, keyring: str | None, with_entries: bool) -> int:
+@registry.command(
+    "verify",
+    help="Verify an epoch or a proof offline: exit 0 trusted, 3 intact but untrusted, 1 altered or none.",
+)
+@click.argument("file", metavar="FILE", help="an epoch, or a proof")
+@click.option("--after", metavar="FILE", help="an earlier epoch that this one must follow at once")
+@click.option("--entries", "with_entries", is_flag=True, help="print the entries too")
+@click.option("--keyring", metavar="FILE", help=KEYRING_HELP)
+def verify(*, file: str, after: str | None, keyring: str | None, with_entries: bool) -> int:
     try:
         data = Path(file).read_bytes()
         document = read_proof(data) if _is_proof(data) else read_epoch(data)
@@ -156,6 +100,9 @@ def verify(file: str, *, after: str | None, keyring: str | None, with_entries: b
     return UNTRUSTED if doubts else OK
 
 
+@registry.command("contributions", help="Everything that this workspace has in the registry.")
+@json_option(EACH)
+@api_options
 def contributions(*, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         rows = client.get(CONTRIBUTIONS)["data"]
@@ -171,6 +118,10 @@ def contributions(*, as_json: bool, connect: Connect) -> int:
     return run_command(act, connect)
 
 
+@registry.command("withdraw", help="Take all of it back; the next epoch counts without it.")
+@click.option("--yes", is_flag=True, help="do not ask")
+@json_option(EACH)
+@api_options
 def withdraw(*, yes: bool, as_json: bool, connect: Connect) -> int:
     question = "Take everything of this workspace out of the registry? Epochs that are published stay. [y/N] "
     if not yes and not agrees(question):
@@ -220,8 +171,3 @@ def _say(path: Path, document: Epoch | Proof, doubts: list[str]) -> None:
     print(f"  Merkle root {head['merkle_root']}")
     if isinstance(document, Proof):
         print(f"  has the entry: {document.entry.shape}  →  {json.dumps(document.entry.run)}")
-
-
-OPTIONS: dict[str, AddOptions] = {
-    "registry": _registry_options,
-}

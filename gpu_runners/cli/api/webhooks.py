@@ -1,143 +1,33 @@
 """`kolm webhooks`: endpoints, deliveries, tests and replays. Listening is in `webhook_listening`."""
 
-import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpu_runners.cli.api.connection import Connect, connect_of, run_command
+import click
+
+from gpu_runners.cli.api.connection import Connect, api_options, run_command
+from gpu_runners.cli.command_groups import Actions
 from gpu_runners.cli.display.printing import print_json, print_lines, print_table, when
 from gpu_runners.cli.exit_codes import FAILED, OK, USAGE
-from gpu_runners.cli.options import AddOptions, add_api_options, count_of
+from gpu_runners.cli.options import COUNT, json_option
 from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client
-
-if TYPE_CHECKING:
-    from gpu_runners.cli.options import Actions
-
 
 DELIVERY_STATUSES = ("pending", "succeeded", "failed", "canceled")
 
 
-def _webhooks_options(webhooks: argparse.ArgumentParser) -> None:
-    actions = webhooks.add_subparsers(required=True, metavar="ACTION")
-    for add in (_add_ls, _add_create, _add_rm, _add_test, _add_deliveries, _add_replay, _add_listen):
-        command = add(actions)
-        command.add_argument("--json", action="store_true", help="print what the API answers, one object a line")
-        add_api_options(command)
-
-
-def _add_ls(actions: "Actions") -> argparse.ArgumentParser:
-    ls = actions.add_parser("ls", help="all endpoints")
-    ls.set_defaults(command=_run_ls)
-    return ls
-
-
-def _add_create(actions: "Actions") -> argparse.ArgumentParser:
-    create = actions.add_parser("create", help="a new endpoint; its signing secret is shown")
-    create.add_argument("url", metavar="URL", help="https://…")
-    create.add_argument("--events", default="*", metavar="TYPES", help="with commas between, compile.* too; default: *")
-    create.add_argument("--description", default="", metavar="TEXT")
-    create.set_defaults(command=_run_create)
-    return create
-
-
-def _add_rm(actions: "Actions") -> argparse.ArgumentParser:
-    rm = actions.add_parser("rm", help="delete an endpoint; what is pending is canceled")
-    rm.add_argument("id", metavar="WE", help="we_…")
-    rm.set_defaults(command=_run_rm)
-    return rm
-
-
-def _add_test(actions: "Actions") -> argparse.ArgumentParser:
-    test = actions.add_parser("test", help="send a signed webhook.test now, and say how it went")
-    test.add_argument("id", metavar="WE", help="we_…")
-    test.add_argument("--type", metavar="TYPE", help="an example of this type instead of webhook.test")
-    test.set_defaults(command=_run_test)
-    return test
-
-
-def _add_deliveries(actions: "Actions") -> argparse.ArgumentParser:
-    deliveries = actions.add_parser("deliveries", help="what was sent where, newest first")
-    deliveries.add_argument("--endpoint", metavar="WE", help="we_…: to this endpoint alone")
-    deliveries.add_argument("--status", choices=DELIVERY_STATUSES)
-    deliveries.add_argument("--limit", type=count_of, default=20, metavar="N", help="how many (default: 20)")
-    deliveries.set_defaults(command=_run_deliveries)
-    return deliveries
-
-
-def _add_replay(actions: "Actions") -> argparse.ArgumentParser:
-    replay = actions.add_parser("replay", help="send again: one delivery, or all that failed since a time")
-    replay.add_argument("id", metavar="ID", help="whd_… of a delivery, or we_… of an endpoint with --since")
-    replay.add_argument("--since", metavar="TIME", help="of an endpoint: what failed from then on")
-    replay.set_defaults(command=_run_replay)
-    return replay
-
-
-def _add_listen(actions: "Actions") -> argparse.ArgumentParser:
-    listen = actions.add_parser("listen", help="forward the account's events to a URL on this machine, signed")
-    listen.add_argument("--forward", required=True, metavar="URL", help="http://localhost:3000/webhooks")
-    listen.add_argument("--events", default="*", metavar="TYPES", help="with commas between, compile.* too; default: *")
-    listen.add_argument("--secret", metavar="WHSEC", help="sign with this secret instead of a new one")
-    listen.add_argument(
-        "--state", metavar="FILE", help="remember there how far this went, and go on from it at the next start"
-    )
-    listen.set_defaults(command=_run_listen)
-    return listen
-
-
-def _run_ls(options: argparse.Namespace) -> int:
-    return ls(as_json=options.json, connect=connect_of(options))
-
-
-def _run_create(options: argparse.Namespace) -> int:
-    return create(
-        options.url,
-        events=_types(options.events),
-        description=options.description,
-        as_json=options.json,
-        connect=connect_of(options),
-    )
-
-
-def _run_rm(options: argparse.Namespace) -> int:
-    return rm(options.id, as_json=options.json, connect=connect_of(options))
-
-
-def _run_test(options: argparse.Namespace) -> int:
-    return test(options.id, type=options.type, as_json=options.json, connect=connect_of(options))
-
-
-def _run_deliveries(options: argparse.Namespace) -> int:
-    return deliveries(
-        endpoint=options.endpoint,
-        status=options.status,
-        limit=options.limit,
-        as_json=options.json,
-        connect=connect_of(options),
-    )
-
-
-def _run_replay(options: argparse.Namespace) -> int:
-    return replay(options.id, since=options.since, as_json=options.json, connect=connect_of(options))
-
-
-def _run_listen(options: argparse.Namespace) -> int:
-    from gpu_runners.cli.api.webhook_listening import listen
-
-    return listen(
-        options.forward,
-        types=_types(options.events),
-        secret=options.secret,
-        state=options.state,
-        as_json=options.json,
-        connect=connect_of(options),
-    )
+webhooks = Actions("webhooks")
+EACH = "print what the API answers, one object a line"
+EVENTS_HELP = "with commas between, compile.* too; default: *"
 
 
 def _types(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
+@webhooks.command("ls", help="All endpoints.")
+@json_option(EACH)
+@api_options
 def ls(*, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         rows = list(client.webhook_endpoints.list())
@@ -151,10 +41,16 @@ def ls(*, as_json: bool, connect: Connect) -> int:
     return run_command(act, connect)
 
 
-def create(url: str, *, events: list[str], description: str, as_json: bool, connect: Connect) -> int:
+@webhooks.command("create", help="A new endpoint; its signing secret is shown.")
+@click.argument("url", metavar="URL", help="https://…")
+@click.option("--events", default="*", metavar="TYPES", help=EVENTS_HELP)
+@click.option("--description", default="", metavar="TEXT", help="what it is for")
+@json_option(EACH)
+@api_options
+def create(*, url: str, events: str, description: str, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         more = {"description": description} if description else {}
-        row = client.webhook_endpoints.create(url, events=events, **more)
+        row = client.webhook_endpoints.create(url, events=_types(events), **more)
         if as_json:
             print_json(row.raw)
         else:
@@ -163,7 +59,11 @@ def create(url: str, *, events: list[str], description: str, as_json: bool, conn
     return run_command(act, connect)
 
 
-def rm(id: str, *, as_json: bool, connect: Connect) -> int:
+@webhooks.command("rm", help="Delete an endpoint; what is pending is canceled.")
+@click.argument("id", metavar="WE", help="we_…")
+@json_option(EACH)
+@api_options
+def rm(*, id: str, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         row = client.delete(f"/v1/webhook_endpoints/{id}")
         print_json(row) if as_json else print(f"{id}: deleted.")
@@ -171,7 +71,12 @@ def rm(id: str, *, as_json: bool, connect: Connect) -> int:
     return run_command(act, connect)
 
 
-def test(id: str, *, type: str | None, as_json: bool, connect: Connect) -> int:
+@webhooks.command("test", help="Send a signed webhook.test now, and say how it went.")
+@click.argument("id", metavar="WE", help="we_…")
+@click.option("--type", metavar="TYPE", help="an example of this type instead of webhook.test")
+@json_option(EACH)
+@api_options
+def test(*, id: str, type: str | None, as_json: bool, connect: Connect) -> int:
     """Exit 0 where the receiver took it, 1 where it did not."""
 
     def act(client: Client) -> int:
@@ -185,6 +90,12 @@ def test(id: str, *, type: str | None, as_json: bool, connect: Connect) -> int:
     return run_command(act, connect)
 
 
+@webhooks.command("deliveries", help="What was sent where, newest first.")
+@click.option("--endpoint", metavar="WE", help="we_…: to this endpoint alone")
+@click.option("--status", type=click.Choice(DELIVERY_STATUSES), help="with this status alone")
+@click.option("--limit", type=COUNT, default=20, metavar="N", help="how many (default: 20)")
+@json_option(EACH)
+@api_options
 def deliveries(*, endpoint: str | None, status: str | None, limit: int, as_json: bool, connect: Connect) -> int:
     def act(client: Client) -> None:
         rows = list(client.webhook_deliveries.list(endpoint=endpoint, status=status, limit=limit))
@@ -210,7 +121,12 @@ def deliveries(*, endpoint: str | None, status: str | None, limit: int, as_json:
     return run_command(act, connect)
 
 
-def replay(id: str, *, since: str | None, as_json: bool, connect: Connect) -> int:
+@webhooks.command("replay", help="Send again: one delivery, or all that failed since a time.")
+@click.argument("id", metavar="ID", help="whd_… of a delivery, or we_… of an endpoint with --since")
+@click.option("--since", metavar="TIME", help="of an endpoint: what failed from then on")
+@json_option(EACH)
+@api_options
+def replay(*, id: str, since: str | None, as_json: bool, connect: Connect) -> int:
     is_endpoint = id.startswith("we_")
     if is_endpoint != (since is not None):
         return fail("replay a delivery (whd_…), or an endpoint (we_…) with --since TIME.", code=USAGE)
@@ -226,14 +142,24 @@ def replay(id: str, *, since: str | None, as_json: bool, connect: Connect) -> in
     return run_command(act, connect)
 
 
+@webhooks.command("listen", help="Forward the account's events to a URL on this machine, signed.")
+@click.option("--forward", required=True, metavar="URL", help="http://localhost:3000/webhooks")
+@click.option("--events", default="*", metavar="TYPES", help=EVENTS_HELP)
+@click.option("--secret", metavar="WHSEC", help="sign with this secret instead of a new one")
+@click.option("--state", metavar="FILE", help="remember there how far this went, and go on from it at the next start")
+@json_option(EACH)
+@api_options
+def listen_here(
+    *, forward: str, events: str, secret: str | None, state: str | None, as_json: bool, connect: Connect
+) -> int:
+    from gpu_runners.cli.api.webhook_listening import listen
+
+    return listen(forward, types=_types(events), secret=secret, state=state, as_json=as_json, connect=connect)
+
+
 def _answer(row: Mapping[str, Any]) -> str:
     """The receiver's answer to the last attempt."""
     attempt = (row.get("log") or [{}])[0]
     parts = [str(part) for part in (row.get("status_code"), row.get("error"), attempt.get("detail")) if part]
     latency = f" in {attempt['latency_ms']} ms" if attempt.get("latency_ms") is not None else ""
     return (f" ({', '.join(parts)})" if parts else "") + latency
-
-
-OPTIONS: dict[str, AddOptions] = {
-    "webhooks": _webhooks_options,
-}

@@ -4,7 +4,6 @@ Each arm (`draft_measuring`) answers the same inputs by the same model, greedily
 tokens, with all of them in a row. `as served` is what the compiler chose, with drafts held back where they do not pay.
 """
 
-import argparse
 import json
 import statistics
 import tempfile
@@ -13,10 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.errors import OurError
 from gpu_runners.cli.artifacts.loading import Refused, model_of, read_inputs, read_trusted, rules_of
-from gpu_runners.cli.options import AddOptions
+from gpu_runners.cli.options import file_argument, json_option, trust_options
 from gpu_runners.cli.terminal import fail
 
 if TYPE_CHECKING:
@@ -27,40 +28,24 @@ if TYPE_CHECKING:
 _RULE_CALLS_S = 0.2
 
 
-def _bench_options(bench: argparse.ArgumentParser) -> None:
-    bench.add_argument("file", metavar="FILE")
-    bench.add_argument(
-        "--jsonl", nargs="?", const="-", metavar="IN", help='lines of {"input": …} (default: the task\'s own examples)'
-    )
-    bench.add_argument("--n", type=int, default=32, metavar="N", help="at most this many inputs (32)")
-    bench.add_argument("--at-once", type=int, default=1, metavar="N", help="requests at a time (1)")
-    bench.add_argument("--rounds", type=int, default=3, metavar="N", help="the fastest of this many counts (3)")
-    bench.add_argument("--draft", metavar="BASE", help="measure this base as a draft model too")
-    bench.add_argument("--json", action="store_true", help="one JSON object")
-    bench.add_argument("--keyring", metavar="FILE")
-    bench.add_argument(
-        "--allow-untrusted", action="store_true", help="run an intact file although nobody vouches for its key"
-    )
-    bench.set_defaults(command=_run_bench)
-
-
-def _run_bench(options: argparse.Namespace) -> int:
-    return bench(
-        options.file,
-        jsonl=options.jsonl,
-        n=options.n,
-        at_once=options.at_once,
-        rounds=options.rounds,
-        draft=options.draft,
-        as_json=options.json,
-        keyring=options.keyring,
-        allow_untrusted=options.allow_untrusted,
-    )
-
-
+@click.command()
+@file_argument
+@click.option(
+    "--jsonl",
+    is_flag=False,
+    flag_value="-",
+    metavar="IN",
+    help='lines of {"input": …} (default: the task\'s own examples)',
+)
+@click.option("--n", type=int, default=32, metavar="N", help="at most this many inputs (32)")
+@click.option("--at-once", type=int, default=1, metavar="N", help="requests at a time (1)")
+@click.option("--rounds", type=int, default=3, metavar="N", help="the fastest of this many counts (3)")
+@click.option("--draft", metavar="BASE", help="measure this base as a draft model too")
+@json_option("one JSON object")
+@trust_options("run")
 def bench(
-    file: str,
     *,
+    file: str,
     jsonl: str | None,
     n: int,
     at_once: int,
@@ -197,8 +182,3 @@ def _cells(row: dict[str, Any], n_inputs: int) -> tuple[str, ...]:
 
 def _figure(value: int | None, unit: int, digits: int, sign: str = "") -> str:
     return "" if value is None else f"{value / unit:,.{digits}f}{sign}"
-
-
-OPTIONS: dict[str, AddOptions] = {
-    "bench": _bench_options,
-}

@@ -1,12 +1,13 @@
 """`kolm export FILE --to FORMAT`: an artifact's model in a folder that another library loads."""
 
-import argparse
 import os
 from pathlib import Path
 
+import click
+
 from backend.domain.errors import OurError
 from gpu_runners.cli.artifacts.loading import Refused, read_with_digest
-from gpu_runners.cli.options import AddOptions
+from gpu_runners.cli.options import file_argument, trust_options
 from gpu_runners.cli.terminal import fail
 
 FORMATS = ("onnx", "peft", "sentence-transformers", "gguf", "openvino")
@@ -14,35 +15,15 @@ _EXTRA = {"gguf": "export", "openvino": "openvino"}
 _INT8, _FP32 = ("onnx", "openvino"), "gguf"
 
 
-def _export_options(export: argparse.ArgumentParser) -> None:
-    export.add_argument("file", metavar="FILE")
-    export.add_argument("--to", required=True, choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
-    export.add_argument("--out", metavar="FOLDER", help="new or empty (default: NAME-FORMAT here)")
-    export.add_argument("--int8", action="store_true", help="onnx, openvino: weights in one byte instead of four")
-    export.add_argument(
-        "--fp32", action="store_true", help="gguf: the base in float32 where it is stored in 16 bits: twice the bytes"
-    )
-    export.add_argument("--keyring", metavar="FILE")
-    export.add_argument(
-        "--allow-untrusted", action="store_true", help="export an intact file although nobody vouches for its key"
-    )
-    export.set_defaults(command=_run_export)
-
-
-def _run_export(options: argparse.Namespace) -> int:
-    return export(
-        options.file,
-        to=options.to,
-        out=options.out,
-        int8=options.int8,
-        fp32=options.fp32,
-        keyring=options.keyring,
-        allow_untrusted=options.allow_untrusted,
-    )
-
-
+@click.command()
+@file_argument
+@click.option("--to", required=True, type=click.Choice(FORMATS), metavar="FORMAT", help=", ".join(FORMATS))
+@click.option("--out", metavar="FOLDER", help="new or empty (default: NAME-FORMAT here)")
+@click.option("--int8", is_flag=True, help="onnx, openvino: weights in one byte instead of four")
+@click.option("--fp32", is_flag=True, help="gguf: the base in float32 where it is stored in 16 bits: twice the bytes")
+@trust_options("export")
 def export(
-    file: str, *, to: str, out: str | None, int8: bool, fp32: bool, keyring: str | None, allow_untrusted: bool
+    *, file: str, to: str, out: str | None, int8: bool, fp32: bool, keyring: str | None, allow_untrusted: bool
 ) -> int:
     if int8 and to not in _INT8:
         return fail(f"--int8 is for {' and '.join(_INT8)}; leave it out for {to}.", code=2)
@@ -73,8 +54,3 @@ def export(
         return fail(f"{folder} cannot be written ({error.strerror}).")
     print(f"{folder}: {n_bytes / 1e6:,.1f} MB. export.json names {file} by its sha256, {sha256[:16]}….")
     return 0
-
-
-OPTIONS: dict[str, AddOptions] = {
-    "export": _export_options,
-}

@@ -12,7 +12,7 @@ from gpu_runners.models.chat import prompt_end
 from gpu_runners.speculation.llama_cpp import PAIR, write_static_lookup
 
 
-def llama_lookup(file: str, out: str) -> int:
+def write_lookup(file: str, out: str) -> int:
     """The exit status; says what was written, and how a server is started with it."""
     try:
         pack = read_pack(read_intact(file).members.get("recipes.json", b""))

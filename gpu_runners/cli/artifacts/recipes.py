@@ -4,10 +4,11 @@ Packs and rules are hostile until they were read strictly, and texts of them are
 hold, they move no cursor.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+
+import click
 
 from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.recipes.copy_rules import Copy
@@ -16,47 +17,27 @@ from backend.domain.rules.reading import read_rules
 from backend.domain.rules.rule_list import InvalidRules, Rule, RuleList
 from backend.domain.rules.rule_words import describe
 from gpu_runners.cli.artifacts.loading import Refused, read_intact
-from gpu_runners.cli.options import AddOptions
+from gpu_runners.cli.options import file_argument, json_option
 from gpu_runners.cli.terminal import fail
 
 _SHOWN_CHARS = 60
 
 
-def _recipes_options(recipes: argparse.ArgumentParser) -> None:
-    recipes.add_argument("file", metavar="FILE")
-    recipes.add_argument("--top", type=int, default=20, metavar="N", help="how many are shown (0: all)")
-    recipes.add_argument("--json", action="store_true", help="one JSON object a line")
-    recipes.add_argument(
-        "--llama-lookup",
-        metavar="OUT",
-        help="write llama-server's --lookup-cache-static file (the artifact's base must be on this machine)",
-    )
-    recipes.set_defaults(command=_run_recipes)
-
-
-def _rules_options(rules: argparse.ArgumentParser) -> None:
-    rules.add_argument("file", metavar="FILE")
-    rules.add_argument(
-        "--javascript", nargs="?", const="-", metavar="OUT", help="write an ES module (default: standard output)"
-    )
-    rules.add_argument("--json", action="store_true", help="rules.json, indented")
-    rules.set_defaults(command=_run_rules)
-
-
-def _run_recipes(options: argparse.Namespace) -> int:
-    if options.llama_lookup is not None:
-        from gpu_runners.cli.artifacts.recipe_export import llama_lookup
-
-        return llama_lookup(options.file, options.llama_lookup)
-    return recipes(options.file, top=options.top, as_json=options.json)
-
-
-def _run_rules(options: argparse.Namespace) -> int:
-    return rules(options.file, javascript=options.javascript, as_json=options.json)
-
-
-def recipes(file: str, *, top: int, as_json: bool) -> int:
+@click.command()
+@file_argument
+@click.option("--top", type=int, default=20, metavar="N", help="how many are shown (0: all)")
+@json_option("one JSON object a line")
+@click.option(
+    "--llama-lookup",
+    metavar="OUT",
+    help="write llama-server's --lookup-cache-static file (the artifact's base must be on this machine)",
+)
+def recipes(*, file: str, top: int, as_json: bool, llama_lookup: str | None) -> int:
     """The pack's recipes, the biggest savings first."""
+    if llama_lookup is not None:
+        from gpu_runners.cli.artifacts.recipe_export import write_lookup
+
+        return write_lookup(file, llama_lookup)
     try:
         kolm = read_intact(file)
         pack = read_pack(kolm.members.get("recipes.json", b""))
@@ -82,7 +63,17 @@ def recipes(file: str, *, top: int, as_json: bool) -> int:
     return 0
 
 
-def rules(file: str, *, javascript: str | None, as_json: bool) -> int:
+@click.command()
+@file_argument
+@click.option(
+    "--javascript",
+    is_flag=False,
+    flag_value="-",
+    metavar="OUT",
+    help="write an ES module (default: standard output)",
+)
+@json_option("rules.json, indented")
+def rules(*, file: str, javascript: str | None, as_json: bool) -> int:
     """The rules in the order in which they are asked, or as a JavaScript module."""
     try:
         kolm = read_intact(file)
@@ -231,9 +222,3 @@ def _export(rule_list: RuleList, path: str) -> int:
         return fail(f"{path} cannot be written ({error.strerror}).")
     print(f"{path}: {rule_list.n} rules as `answer(text)`, in {len(text.encode()):,} bytes.")
     return 0
-
-
-OPTIONS: dict[str, AddOptions] = {
-    "recipes": _recipes_options,
-    "rules": _rules_options,
-}

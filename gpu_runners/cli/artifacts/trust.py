@@ -1,31 +1,25 @@
 """`kolm trust`: which signing keys `kolm verify` trusts. Pinning is the one moment of trust, so the fingerprints are
 shown and compared out of band; afterwards nothing is asked of any network."""
 
-import argparse
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import click
+
 from backend.domain.artifact import kolm_verify
 from backend.domain.artifact.keyrings import WELL_KNOWN, BadKeyring, merge_keyrings, parse_keys
-from gpu_runners.cli.options import AddOptions
+from gpu_runners.cli.options import KEYRING_HELP
 from gpu_runners.cli.terminal import agrees, fail
 from gpu_runners.terminal_text import as_line
 
 
-def _trust_options(trust: argparse.ArgumentParser) -> None:
-    trust.add_argument("source", metavar="URL|FILE", help="https://kolm.example, or a keyring file")
-    trust.add_argument("--keyring", metavar="FILE")
-    trust.add_argument("--yes", action="store_true", help="do not ask: the fingerprints were compared already")
-    trust.set_defaults(command=_run_trust)
-
-
-def _run_trust(options: argparse.Namespace) -> int:
-    return trust(options.source, keyring=options.keyring, yes=options.yes)
-
-
-def trust(source: str, *, keyring: str | None, yes: bool) -> int:
+@click.command()
+@click.argument("source", metavar="URL|FILE", help="https://kolm.example, or a keyring file")
+@click.option("--keyring", metavar="FILE", help=KEYRING_HELP)
+@click.option("--yes", is_flag=True, help="do not ask: the fingerprints were compared already")
+def trust(*, source: str, keyring: str | None, yes: bool) -> int:
     """Pin keys after showing their fingerprints."""
     path = Path(keyring or kolm_verify.default_keyring())
     try:
@@ -81,8 +75,3 @@ def pin(path: Path, entries: list[dict[str, Any]]) -> tuple[int, int]:
 def fingerprint(keyid: str) -> str:
     """`3f2a 9c01 ...`: groups of four are what people can compare aloud."""
     return " ".join(keyid[i : i + 4] for i in range(0, len(keyid), 4))
-
-
-OPTIONS: dict[str, AddOptions] = {
-    "trust": _trust_options,
-}

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.blobs import get_jsonl, put_jsonl
-from backend.compiles.inputs import load_gold, split
 from backend.compiles.models import Upload
-from backend.compiles.uploads import MAX_ROWS, UploadPurpose, find_upload, load_upload
+from backend.compiles.uploads.inputs import load_gold, split
+from backend.compiles.uploads.rows import MAX_ROWS, UploadPurpose, find_upload, load_upload
 from backend.domain.spec.parsing import MAX_TEXT_CHARS, parse_spec
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.isolation import tenant_scope
@@ -169,7 +169,7 @@ def test_a_table_is_answered_once_with_what_a_row_is(client, secret):
     errors = send(client, secret, b"message,intent\nwhere is it,refund\n", purpose="examples").json()["errors"]
     form = '{"input": "...", "output": "..."}'
     assert errors[0]["detail"] == (
-        f"Line 1: not a JSON object; write {form} on each line, a CSV is converted as /docs/first-compile shows"
+        f"Line 1: not a JSON object; write {form} on each line, or send the file as text/csv, or by `kolm upload`"
     )
     assert errors[1]["detail"] == "Line 2: not a JSON object"
 
@@ -204,11 +204,11 @@ def test_an_upload_of_too_many_rows_is_refused(client, tenant, secret):
     assert stored(tenant) == 0
 
 
-def test_an_upload_of_more_than_five_megabytes_is_refused(secret):
+def test_a_body_of_more_than_a_file_may_have_is_refused(secret):
     from backend.asgi import application
 
     authorization = bearer(secret)["Authorization"]
-    headers = {"content_type": "application/x-ndjson", "content_length": "5000001", "authorization": authorization}
+    headers = {"content_type": "application/x-ndjson", "content_length": "32000001", "authorization": authorization}
     status, _, body = send_to(application, b"x", path="/v1/uploads?purpose=captures", **headers)
     assert (status, json.loads(body)["code"]) == (413, "payload_too_large")
 
@@ -219,8 +219,8 @@ def test_an_upload_says_what_it_is_for(client, secret, query):
     assert answer.status_code == 400
 
 
-def test_json_is_no_way_to_upload(client, secret):
-    answer = client.post("/v1/uploads?purpose=captures", "{}", content_type="application/json", headers=bearer(secret))
+def test_a_web_page_is_no_way_to_upload(client, secret):
+    answer = client.post("/v1/uploads?purpose=captures", "<p>", content_type="text/html", headers=bearer(secret))
     assert answer.status_code == 415
 
 

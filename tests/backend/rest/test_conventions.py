@@ -32,6 +32,7 @@ REPEATABLE = {
     "v1/artifacts/{artifact}/verify",
     "v1/artifacts/{artifact}/run",
     "v1/webhook_endpoints/{endpoint}/test",
+    "v1/teacher_keys/{key}/test",
     "v1/chat/completions",
     "v1/completions",
 }

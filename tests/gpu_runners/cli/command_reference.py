@@ -1,16 +1,17 @@
-"""The command reference of docs/client.md, made from the parser: `python -m tests.gpu_runners.cli.command_reference`
+"""The command reference of docs/client.md, made from the commands: `python -m tests.gpu_runners.cli.command_reference`
 writes it."""
 
-import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gpu_runners.cli.main import parser
+import click
+
+from gpu_runners.cli.main import kolm
 
 PAGE = Path(__file__).parents[3] / "docs" / "client.md"
 BEGIN = "<!-- commands: written by `python -m tests.gpu_runners.cli.command_reference`, checked by a test -->\n"
 END = "<!-- end of commands -->\n"
-COMMON = ("--help", "--api", "--key", "--profile")
+COMMON = ("--api", "--key", "--profile")
 
 
 def page_with_commands(text: str) -> str:
@@ -22,50 +23,61 @@ def page_with_commands(text: str) -> str:
 def _lines() -> Iterator[str]:
     yield "`--api`, `--key` and `--profile` are options of every command that asks the API."
     yield ""
-    for name, says, command in commands(parser()):
-        takes_api = any("--api" in action.option_strings for action in command._actions)
+    for name, command in commands(kolm):
         yield f"### kolm {name}"
         yield ""
-        yield says[:1].upper() + says[1:] + "." + ("" if takes_api else " Asks no API.")
+        yield (command.help or "") + ("" if takes_api(command) else " Asks no API.")
         yield ""
-        rows = [(_form(action), _says(action)) for action in command._actions if _is_own(name, action)]
+        rows = [(_form(param), param.help or "") for param in command.params if _is_own(name, param)]
         if rows:
             yield "| | |"
             yield "|---|---|"
-            yield from (f"| `{form}` | {text} |" for form, text in rows)
+            yield from (f"| `{_cell(form)}` | {_cell(text)} |" for form, text in rows)
             yield ""
 
 
-def commands(top: argparse.ArgumentParser, path: str = "") -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
-    """(name, what its help says, parser) of every command, actions of actions too."""
-    for group in (action for action in top._actions if isinstance(action, argparse._SubParsersAction)):
-        says = {choice.dest: choice.help or "" for choice in group._choices_actions}
-        for name, command in group.choices.items():
-            full = f"{path}{name}"
-            if any(isinstance(action, argparse._SubParsersAction) for action in command._actions):
-                yield from commands(command, f"{full} ")
-            else:
-                yield full, says.get(name, ""), command
+def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    """(name, command) of every command, actions of nouns too."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path}{name} ")
+        else:
+            yield f"{path}{name}", command
 
 
-def _is_own(name: str, action: argparse.Action) -> bool:
-    if name == "login":
-        return "--help" not in action.option_strings
-    return not set(COMMON) & set(action.option_strings) or "--keyring" in action.option_strings
+def takes_api(command: click.Command) -> bool:
+    return any("--api" in param.opts for param in command.params)
 
 
-def _form(action: argparse.Action) -> str:
-    if not action.option_strings:
-        return str(action.metavar or action.dest).replace("|", "\\|")
-    names = ", ".join(action.option_strings)
-    value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
-    return names if action.nargs == 0 else f"{names} {value}".replace("|", "\\|")
+def parsed(words: Sequence[str]) -> click.Context:
+    """The command that these words name, its options read; nothing is run. Raises click.UsageError."""
+    context = kolm.make_context("kolm", list(words))
+    while isinstance(context.command, click.Group):
+        name, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
+        assert command is not None
+        context = command.make_context(name, rest, parent=context)
+    return context
 
 
-def _says(action: argparse.Action) -> str:
-    text = (action.help or "").replace("%%", "%")
-    choices = ", ".join(map(str, action.choices)) if action.choices and not action.option_strings else ""
-    return " ".join(part for part in (text, choices) if part).replace("|", "\\|")
+def _is_own(name: str, param: click.Parameter) -> bool:
+    return name == "login" or not set(COMMON) & set(param.opts)
+
+
+def _form(param: click.Parameter) -> str:
+    if isinstance(param, click.Argument):
+        return param.make_metavar(click.Context(kolm)).replace("[", "").replace("]", "")
+    assert isinstance(param, click.Option)
+    names = ", ".join([*param.opts, *param.secondary_opts])
+    choices = param.type.choices if isinstance(param.type, click.Choice) else ()
+    value = param.metavar or "|".join(map(str, choices))
+    return names if param.is_flag else f"{names} {value}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpu_runners.cli.main import parser
 from tests.gpu_runners.cli.api.small_api import small_api
+from tests.gpu_runners.cli.command_reference import parsed
 
 ROOT = Path(__file__).parents[3]
 WORKFLOW = ROOT / "examples" / "ci" / "github-actions.yml"
@@ -80,4 +80,4 @@ def test_a_deployment_that_is_away_and_a_wrong_key_have_their_own_codes(path: st
 
 def test_every_option_that_the_recipe_gives_is_one_the_command_has() -> None:
     command = ["compile", "x", "--watch", "--compare-last", "--out", "y", "--idempotency-key", "z"]
-    assert parser().parse_args(command).compare_last
+    assert parsed(command).params["compare_last"]

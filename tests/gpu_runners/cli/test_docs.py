@@ -9,13 +9,12 @@ import pytest
 
 from gpu_runners import kolm
 from gpu_runners.cli import exit_codes
-from gpu_runners.cli.main import parser
-from tests.gpu_runners.cli.command_reference import PAGE, page_with_commands
+from tests.gpu_runners.cli.command_reference import PAGE, page_with_commands, parsed
 
 DOCS = PAGE.parent
 
 
-def test_the_command_reference_is_the_parsers() -> None:
+def test_the_command_reference_is_the_commands_own() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert page_with_commands(text) == text, "write it anew: python -m tests.gpu_runners.cli.command_reference"
 
@@ -36,14 +35,14 @@ def test_the_table_of_resources_is_the_clients() -> None:
 
 
 @pytest.mark.parametrize("page", ["client.md", "ci.md", "tour.md", "first-compile.md"])
-def test_every_command_on_a_page_is_one_that_the_parser_takes(page: str) -> None:
+def test_every_command_on_a_page_is_one_that_there_is(page: str) -> None:
     lines = re.findall(
         r"^ {4}(?:\$ )?(?:\.venv/bin/)?kolm (.+)$", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE
     )
     assert lines
     for line in lines:
         words = shlex.split(re.split(r"\s[|>]\s|\s&&\s", line)[0], comments=True)
-        parser().parse_args([word if word != "$ID" else "cmp_x" for word in words])
+        parsed([word if word != "$ID" else "cmp_x" for word in words])
 
 
 def test_the_pictures_and_pages_that_the_tour_names_are_in_the_tree() -> None:

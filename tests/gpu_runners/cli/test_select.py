@@ -346,11 +346,7 @@ def test_a_bad_option_is_exit_code_two_before_anything_is_read(
 ) -> None:
     write(scored(6))
     Path("folder.svg").mkdir()
-    try:
-        code = main(["select", "in.jsonl", *arguments])
-    except SystemExit as error:  # argparse's own
-        code = int(str(error.code))
-    assert code == 2
+    assert main(["select", "in.jsonl", *arguments]) == 2
     assert said in capsys.readouterr().err
 
 

@@ -3,9 +3,9 @@
 A command counts as allowed when the API does not refuse it for a scope; that its object is not there (these tests have
 no worker) is found after the scopes. tests/acceptance/test_presets.py walks the tour itself."""
 
+import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from uuid import UUID
@@ -15,10 +15,11 @@ import pytest
 from backend.domain.ids import Prefix, encode_id
 from backend.tenants.api_keys.permission_presets import PRESETS
 from gpu_runners import kolm
-from gpu_runners.cli.main import main, parser
+from gpu_runners.cli.main import kolm as command
+from gpu_runners.cli.main import main
 from tests.acceptance.deployment import Customer
 from tests.compile_factories import small_spec
-from tests.gpu_runners.cli.command_reference import commands
+from tests.gpu_runners.cli.command_reference import commands, takes_api
 from tests.gpu_runners.kolm.test_listen import listening
 from tests.web_stack import WebStack
 
@@ -32,9 +33,12 @@ def absent(prefix: Prefix) -> str:
 CMP, ART, DEP = absent(Prefix.COMPILE), absent(Prefix.ARTIFACT), absent(Prefix.DEPLOYMENT)
 WE, WHD = absent(Prefix.WEBHOOK_ENDPOINT), absent(Prefix.WEBHOOK_DELIVERY)
 DRF, BUD, KEY = absent(Prefix.DRAFT), absent(Prefix.BUDGET), absent(Prefix.API_KEY)
+TK = absent(Prefix.TEACHER_KEY)
 
 # command -> what it is tried with; {name} is each key's own; SPEC and BAD are files
 TRIED: dict[str, str] = {
+    "init": "init rows.csv --yes --force",
+    "upload": "upload rows.csv",
     "compile": "compile SPEC --no-wait --compare-last",
     "doctor": "doctor BAD",
     "pull": f"pull {ART}",
@@ -43,9 +47,15 @@ TRIED: dict[str, str] = {
     "ls": "ls --limit 5",
     "show": f"show {CMP}",
     "whoami": "whoami",
+    "logs": f"logs {CMP}",
+    "open": "open no-such-name --print",
     "keys ls": "keys ls",
     "keys create": "keys create {name} --preset serving",
     "keys revoke": f"keys revoke {KEY}",
+    "teacher-keys ls": "teacher-keys ls",
+    "teacher-keys add": "teacher-keys add {name}",
+    "teacher-keys test": f"teacher-keys test {TK} http://127.0.0.1:9/v1",
+    "teacher-keys rm": f"teacher-keys rm {TK}",
     "usage": "usage --by step",
     "prices": "prices",
     "bill": "bill",
@@ -79,9 +89,23 @@ TRIED: dict[str, str] = {
     "registry contributions": "registry contributions",
     "registry withdraw": "registry withdraw --yes",
 }
+ALWAYS = {"init"}  # a key only spares a question
 APART = {"login", "webhooks listen", "ablate"}  # tests of their own below
 READS = {
-    *("pull", "ls", "show", "whoami", "keys ls", "usage", "prices", "bill", "budgets ls"),
+    *(
+        "pull",
+        "ls",
+        "show",
+        "logs",
+        "open",
+        "whoami",
+        "keys ls",
+        "teacher-keys ls",
+        "usage",
+        "prices",
+        "bill",
+        "budgets ls",
+    ),
     *("webhooks ls", "webhooks deliveries", "deployments ls"),
     *("drafts stats", "drafts list", "drafts show", "drafts verdicts", "drafts preview"),
     *("registry list", "registry pull", "registry contributions"),
@@ -89,10 +113,10 @@ READS = {
 MEANT_FOR: dict[str, set[str]] = {
     "command_line": set(TRIED) - {"keys create", "keys revoke"},
     "ci": {
-        *("compile", "doctor", "pull", "cancel", "resume", "ls", "show", "whoami", "prices"),
+        *("compile", "doctor", "pull", "cancel", "resume", "ls", "show", "logs", "whoami", "prices"),
         *("registry list", "registry pull", "registry contributions"),
     },
-    "serving": {"whoami", "deployments ls", "chat"},
+    "serving": {"whoami", "open", "deployments ls", "chat"},
     "read_only": READS,
     "everything": set(TRIED),
 }
@@ -118,15 +142,16 @@ def is_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KOLM_API_URL", stack.deployment.url)
     (tmp_path / "bad.json").write_text("{}")  # found after the scopes, and no worker has to look
+    (tmp_path / "rows.csv").write_text("text,label\n" + "where is it,a\nsend it back,b\n" * 30)
     (tmp_path / "spec.json").write_text(json.dumps(small_spec(name="by-preset")))
 
     def act(preset: str, line: str) -> bool:
         monkeypatch.setenv("KOLM_API_KEY", keys[preset])
         name = f"of-{preset.replace('_', '-')}"
         words = line.format(name=name).replace("SPEC", "spec.json").replace("BAD", "bad.json").split()
+        monkeypatch.setattr("sys.stdin", io.StringIO("sk-teacher-0123456789\n"))
         capsys.readouterr()
-        with suppress(SystemExit):
-            main(words)
+        main(words)
         err = capsys.readouterr().err
         assert "Traceback" not in err
         return "lacks the scope" in err or "missing_scope" in err
@@ -135,9 +160,7 @@ def is_refused(
 
 
 def test_every_command_that_asks_the_api_is_tried() -> None:
-    every = commands(parser())
-    asking = {name for name, _, each in every if any("--api" in action.option_strings for action in each._actions)}
-    assert asking == set(TRIED) | APART
+    assert {name for name, each in commands(command) if takes_api(each)} == set(TRIED) | APART
 
 
 def test_every_preset_has_its_commands() -> None:
@@ -151,7 +174,7 @@ def test_a_key_can_do_what_its_preset_is_meant_for_and_no_more(
     preset: str, is_refused: Callable[[str, str], bool]
 ) -> None:
     allowed = {command for command, line in TRIED.items() if not is_refused(preset, line)}
-    assert allowed == MEANT_FOR[preset]
+    assert allowed == MEANT_FOR[preset] | ALWAYS
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))

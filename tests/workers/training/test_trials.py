@@ -19,7 +19,7 @@ from backend.domain.spec.task_prompt import prompt_json
 from backend.runner_jobs.models import RunnerJob
 from backend.tenants.isolation import tenant_scope
 from backend.usage import holds
-from gpu_runners.cli.artifacts.run import inspect
+from gpu_runners.cli.main import main
 from tests.backend.domain.jobs.test_runner_results import DISTILLED, EVALUATED
 from tests.compile_factories import LABELS, change, fresh, make_teacher_key, public_id
 from tests.factories import make_tenant
@@ -107,11 +107,11 @@ def test_what_is_packaged_of_a_json_task(row, tmp_path, capsys):
     assert receipts["evaluation"]["facts"]["trials"][0]["why"] == "first"
     file = tmp_path / "it.kolm"
     file.write_bytes(data)
-    assert inspect(str(file), as_json=False) == 0
+    assert main(["inspect", str(file)]) == 0
     shown = capsys.readouterr().out
     assert "complaints  json task" in shown
     assert "answers   JSON with subject, urgent" in shown
-    assert inspect(str(file), as_json=True) == 0
+    assert main(["inspect", str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["documents"]["prompt.json"] == prompt
 
 

@@ -4,8 +4,6 @@ import io
 import json
 import re
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -25,6 +23,7 @@ from backend.usage.accounts import set_plan
 from tests.backend.console.pages import get, logged_in, post
 from tests.compile_factories import make_teacher_key, public_id
 from tests.factories import make_member, make_tenant
+from tests.model_list_provider import model_list_provider
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 
@@ -158,24 +157,8 @@ def test_a_teacher_key_is_stored_never_shown_and_deleted(tenant):
     assert post(client, "/app/settings/teacher_keys", {"name": "x", "secret": "short"}, status=422)
 
 
-class _Provider(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        is_known = self.headers.get("Authorization") == "Bearer sk-right-0123456789"
-        body = b'{"data": [{"id": "a"}, {"id": "b"}]}' if is_known else b'{"error": "no"}'
-        self.send_response(200 if is_known else 401)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
-
-
 def test_a_stored_key_is_tried_at_its_provider_and_never_at_a_private_address(tenant, settings):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Provider)
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
-        origin = f"http://127.0.0.1:{server.server_address[1]}"
+    with model_list_provider("sk-right-0123456789") as origin:
         client = logged_in(tenant)
         right = make_teacher_key(tenant, name="right", secret="sk-right-0123456789")
         wrong = make_teacher_key(tenant, name="wrong", secret="sk-wrong-0123456789")
@@ -190,9 +173,6 @@ def test_a_stored_key_is_tried_at_its_provider_and_never_at_a_private_address(te
         assert "refuses this key" in said(wrong, f"{origin}/v1")
         assert "not allowed" in said(right, "http://169.254.169.254/v1")
         assert "not allowed" in said(right, "not a url")
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_an_owner_takes_everything_along(tenant):

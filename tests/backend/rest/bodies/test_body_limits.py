@@ -28,7 +28,7 @@ async def counting(scope: Any, receive: Any, send: Any) -> None:
         ("/v1/compiles", "application/json", 1_000_000),
         ("/v1/compiles", "Application/JSON; charset=utf-8", 1_000_000),
         ("/v1/compiles", "", 1_000_000),
-        ("/v1/uploads", "application/x-ndjson", 5_000_000),
+        ("/v1/uploads", "application/x-ndjson", 32_000_000),
         ("/v1/select", "application/x-ndjson", 512_000_000),
         ("/v1/select", "application/jsonl; charset=utf-8", 512_000_000),
         ("/v1/select", "application/json", 1_000_000),

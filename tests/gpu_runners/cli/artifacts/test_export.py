@@ -117,7 +117,5 @@ def test_the_formats_of_the_command_are_those_that_are_written() -> None:
 
 def test_a_format_that_is_none_is_a_usage_error(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "a.kolm").write_bytes(small_kolm())
-    with pytest.raises(SystemExit) as ended:
-        main(["export", "a.kolm", "--to", "torchscript"])
-    assert ended.value.code == 2
+    assert main(["export", "a.kolm", "--to", "torchscript"]) == 2
     assert "sentence-transformers" in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import re
+from contextlib import suppress
 from enum import StrEnum
 from itertools import islice
 from typing import Any
@@ -10,9 +12,10 @@ from uuid import UUID
 from backend.blobs import get_jsonl, put_jsonl
 from backend.compiles.models import Upload
 from backend.domain.answers.json_values import MAX_CHARS
-from backend.domain.errors import InvalidInput, InvalidSpec, Problem
-from backend.domain.ids import Prefix, decode_id
+from backend.domain.errors import InvalidInput, InvalidSpec, NotFound, Problem
+from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.labeling.label_scores import read_scores
+from backend.domain.spec.fields import UPLOAD_NAME
 from backend.domain.spec.gold import SIDES
 from backend.domain.spec.parsing import MAX_TEXT_CHARS
 
@@ -30,6 +33,12 @@ class UploadPurpose(StrEnum):
     RECORDING = "recording"
 
 
+# the places of a spec that name an upload
+_PLACES = (
+    ("examples", "upload", UploadPurpose.EXAMPLES),
+    ("captures", "upload", UploadPurpose.CAPTURES),
+    ("teacher", "recording", UploadPurpose.RECORDING),
+)
 _ROW_FORM = {
     UploadPurpose.CAPTURES: '{"input": "..."}',
     UploadPurpose.EXAMPLES: '{"input": "...", "output": "..."}',
@@ -37,9 +46,12 @@ _ROW_FORM = {
 }
 
 
-def store_upload(tenant_id: UUID, purpose: UploadPurpose, data: bytes, *, sha256: str | None = None) -> Upload:
+def store_upload(
+    tenant_id: UUID, purpose: UploadPurpose, data: bytes, *, sha256: str | None = None, name: str = ""
+) -> Upload:
     """Validate and keep one upload. `sha256` (of the bytes sent), when given, must match: a truncated upload is refused
-    whole."""
+    whole. The newest upload of a `name` is the one that a spec means by it."""
+    name = check_name(name)
     if len(data) > MAX_BYTES:
         raise InvalidInput(f"An upload holds at most {MAX_BYTES} bytes; send fewer rows.", code="upload_too_large")
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256.lower():
@@ -50,8 +62,40 @@ def store_upload(tenant_id: UUID, purpose: UploadPurpose, data: bytes, *, sha256
     rows = _rows(data, purpose)
     digest = put_jsonl(tenant_id, rows)
     return Upload.objects.create(
-        tenant_id=tenant_id, purpose=purpose, sha256=digest, size_bytes=len(data), n_rows=len(rows)
+        tenant_id=tenant_id, purpose=purpose, name=name, sha256=digest, size_bytes=len(data), n_rows=len(rows)
     )
+
+
+def check_name(name: str) -> str:
+    """A name as specs may write it, or "". Raises InvalidInput."""
+    name = " ".join(name.split())
+    if not name:
+        return ""
+    if not re.match(UPLOAD_NAME, name) or name.startswith(f"{Prefix.UPLOAD}_"):
+        message = "An upload's name has 1 to 100 printable characters, no slash, and does not begin with upl_."
+        problem = Problem(pointer="/name", message=message, code="bad_name")
+        raise InvalidInput(message, code="invalid_input", problems=(problem,))
+    return name
+
+
+def with_upload_ids(tenant_id: UUID, document: object) -> object:
+    """A spec's document in which uploads that it names have their ids, the newest of each name: what a compile keeps
+    does not change when another file of that name comes. What is none of the tenant's names stays, and is refused
+    where specs are checked."""
+    if not isinstance(document, dict):
+        return document
+    resolved = dict(document)
+    for part, key, purpose in _PLACES:
+        inner = document.get(part)
+        name = inner.get(key) if isinstance(inner, dict) else None
+        if isinstance(name, str) and not name.startswith(f"{Prefix.UPLOAD}_"):
+            rows = Upload.objects.of_tenant(tenant_id).filter(purpose=purpose, name=" ".join(name.split()))
+            row = rows.exclude(name="").order_by("-created_at").first()
+            if row is None:
+                message = f"there is no upload of {purpose} with this name; `kolm upload` and POST /v1/uploads give one"
+                raise _wrong_upload(f"/{part}/{key}", "unknown_upload", message)
+            resolved[part] = {**inner, key: encode_id(Prefix.UPLOAD, row.id)}
+    return resolved
 
 
 def load_upload(tenant_id: UUID, public_id: str, purpose: UploadPurpose, *, pointer: str) -> list[dict[str, Any]]:
@@ -62,7 +106,9 @@ def load_upload(tenant_id: UUID, public_id: str, purpose: UploadPurpose, *, poin
 def find_upload(tenant_id: UUID, public_id: str, purpose: UploadPurpose, *, pointer: str) -> Upload:
     """The upload that a spec names at `pointer`. Raises InvalidSpec where the tenant has none, or one of another
     purpose."""
-    upload = Upload.objects.filter(tenant_id=tenant_id, id=decode_id(Prefix.UPLOAD, public_id)).first()
+    upload = None
+    with suppress(NotFound):  # a name, or no id at all
+        upload = Upload.objects.filter(tenant_id=tenant_id, id=decode_id(Prefix.UPLOAD, public_id)).first()
     if upload is None:
         message = f"there is no upload {public_id}; send one with POST /v1/uploads?purpose={purpose}"
         raise _wrong_upload(pointer, "unknown_upload", message)
@@ -98,7 +144,7 @@ def _rows(data: bytes, purpose: UploadPurpose) -> list[dict[str, Any]]:
             rows.append(_row(line, purpose))
         except ValueError as error:
             is_table = str(error) == _NO_OBJECT and n == lines[0][0]  # a CSV, mostly
-            form = f"; write {_ROW_FORM[purpose]} on each line, a CSV is converted as /docs/first-compile shows"
+            form = f"; write {_ROW_FORM[purpose]} on each line, or send the file as text/csv, or by `kolm upload`"
             problems.append(Problem(pointer=f"/{n}", message=f"Line {n}: {error}{form if is_table else ''}"))
             if len(problems) == MAX_PROBLEMS:
                 break

@@ -1,0 +1,89 @@
+"""Files as customers send them, read into `Records` and stored as uploads.
+
+Columnar files are decoded by a C++ library, which a hostile file may make allocate or crash: a process of its own with
+a limit on memory and time reads them, and the web process gets JSON lines.
+"""
+
+import io
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from uuid import UUID
+
+from django.conf import settings
+
+from backend.compiles.models import Upload
+from backend.compiles.uploads.rows import MAX_BYTES, UploadPurpose, store_upload
+from backend.domain.source_data.examples import SourceExample
+from backend.domain.source_data.profile import TaskKind
+from backend.domain.source_data.reading import read_records
+from backend.domain.source_data.records import Records, UnreadableSource
+from backend.domain.source_data.sampling import sample_of
+from backend.domain.source_data.source import Source
+
+MAX_ROWS = 20_000  # of one file: what a page can wait for
+PATIENCE_S = 20
+MEMORY_BYTES = 4_000_000_000  # of addresses, most of which pyarrow reserves and never touches
+_COLUMNAR = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
+
+
+def read_source(data: bytes, name: str) -> Records:
+    """Raises UnreadableSource."""
+    if not data.startswith(_COLUMNAR) and not name.lower().endswith((".parquet", ".arrow", ".feather")):
+        return read_records(io.BytesIO(data), name, most=MAX_ROWS)
+    command = (sys.executable, "-m", "backend.domain.source_data.columnar_process", str(MAX_ROWS), name)
+    try:
+        done = subprocess.run(
+            command,
+            input=data,
+            capture_output=True,
+            timeout=PATIENCE_S,
+            cwd=settings.ROOT,
+            env={"PATH": "", "OMP_NUM_THREADS": "1"},
+            preexec_fn=_limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise UnreadableSource(f"The file takes more than {PATIENCE_S} s to read; send a part of it.") from None
+    answer = json.loads(done.stdout) if done.returncode == 0 else None
+    if answer is None:
+        raise UnreadableSource("The file cannot be read: it is damaged, or takes too much memory.")
+    if "fault" in answer:
+        raise UnreadableSource(answer["fault"])
+    records = read_records(io.BytesIO(answer["lines"].encode()), "rows.jsonl", most=MAX_ROWS)
+    return replace(
+        records,
+        format=answer["format"],
+        columns=tuple(answer["columns"]),
+        n_rows=answer["n_rows"],
+        label_names={column: tuple(names) for column, names in answer["label_names"].items()},
+    )
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE_S, PATIENCE_S))
+
+
+def purpose_of(source: Source) -> UploadPurpose:
+    return UploadPurpose.CAPTURES if source.profile.kind is TaskKind.INPUTS else UploadPurpose.EXAMPLES
+
+
+def store_source(tenant_id: UUID, source: Source, *, name: str) -> Upload:
+    """Store the rows of a file as an upload of the purpose that they fit. Where they are more than an upload holds, an
+    even sample of them is stored. Raises InvalidInput."""
+    lines = fitting_lines(source.rows, most_bytes=MAX_BYTES)
+    return store_upload(tenant_id, purpose_of(source), b"".join(lines), name=name)
+
+
+def fitting_lines(rows: Iterable[SourceExample], *, most_bytes: int) -> list[bytes]:
+    """The rows as JSON lines; an even sample where all of them are more than `most_bytes`."""
+    lines = [json.dumps(row.to_json(), ensure_ascii=False).encode() + b"\n" for row in rows]
+    n_bytes = sum(map(len, lines))
+    while n_bytes > most_bytes:
+        lines = sample_of(lines, int(len(lines) * most_bytes / n_bytes * 0.99))
+        n_bytes = sum(map(len, lines))
+    return lines
