@@ -1,15 +1,12 @@
-"""The page of the `kolm` command, from what each command prints for `--help`.
+"""The page of the `kolm` command, from what each command prints for `--help`."""
 
-`_commands` alone knows which library parses the command line: argparse's parsers, or click's groups."""
-
-import argparse
 import os
 from collections.abc import Iterator
 from unittest.mock import patch
 
 import click
 
-from gpu_runners.cli import main
+from gpu_runners.cli.main import kolm
 
 WIDTH = "100"
 HEAD = """# The `kolm` command
@@ -27,26 +24,16 @@ def commands_page() -> str:
 
 def _commands() -> Iterator[tuple[str, str]]:
     """(name, help) of every command; of a group of commands, of each in it."""
-    group = next((value for value in vars(main).values() if isinstance(value, click.Group)), None)
-    return _of_argparse(main.parser()) if group is None else _of_click(group, click.Context(group, info_name="kolm"))
+    return _of_group(kolm, click.Context(kolm, info_name="kolm"))
 
 
-def _of_argparse(parser: argparse.ArgumentParser, path: str = "") -> Iterator[tuple[str, str]]:
-    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    if path and not groups:
-        yield path.strip(), parser.format_help()
-    for group in groups:
-        for name, command in group.choices.items():
-            yield from _of_argparse(command, f"{path}{name} ")
-
-
-def _of_click(group: click.Group, context: click.Context, path: str = "") -> Iterator[tuple[str, str]]:
+def _of_group(group: click.Group, context: click.Context, path: str = "") -> Iterator[tuple[str, str]]:
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if command is None or command.hidden:
             continue
         inner = click.Context(command, info_name=name, parent=context, terminal_width=int(WIDTH))
         if isinstance(command, click.Group):
-            yield from _of_click(command, inner, f"{path}{name} ")
+            yield from _of_group(command, inner, f"{path}{name} ")
         else:
             yield f"{path}{name}", command.get_help(inner)
