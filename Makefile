@@ -13,7 +13,7 @@ WORKERS := -n $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or
 # bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-json demo-drafts up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-draft-pool bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-queue bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama bench-exports bench-encoder-engines test-servers bench-structured-output ledger-check backup restore lock wheel clean setup-clients test-clients bench-gallery
+.PHONY: help setup demo demo-json demo-drafts up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-draft-pool bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-queue bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama bench-exports bench-encoder-engines test-servers bench-structured-output ledger-check backup restore lock wheel clean setup-clients test-clients bench-gallery docs
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -23,11 +23,16 @@ help:
 	@echo "make key     an API key of the demo tenant, for curl and the kolm command"
 	@echo "make backup  the stack's data, keys included, into TO=folder    make restore FROM=folder   (docs/backups.md)"
 	@echo "make wheel   dist/kolm_compiler-….whl: client, command, verifier and runner for other machines"
+	@echo "make docs    the documentation as static files in build/docs-site    (served at /docs/)"
 	@echo "make check   lint, types, contracts and unit tests: what to run while you write"
 	@echo "make test    everything that CI checks; make pytest FILES=tests/deploy for a part; make test-all for what takes hours"
 
 setup:
 	@$(PYTHON) -m deploy.setup
+
+# the documentation as static files, in build/docs-site; the web process serves them at /docs/
+docs: setup
+	@$(RUN) -m deploy.docs_site
 
 demo: setup
 	@$(RUN) -m deploy.embedded up --detach

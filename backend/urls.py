@@ -4,7 +4,7 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
 from backend.console.account.security import start_sso
-from backend.rest.docs_pages import PAGES, docs_page
+from backend.console.docs_site import docs_page, docs_root
 from backend.rest.health import healthz, readyz
 
 openapi = SpectacularJSONAPIView.as_view(authentication_classes=[], permission_classes=[], throttle_classes=[])
@@ -12,7 +12,9 @@ openapi = SpectacularJSONAPIView.as_view(authentication_classes=[], permission_c
 urlpatterns = [
     path("healthz", healthz),
     path("readyz", readyz),
-    *(path(f"docs/{name}", docs_page, {"name": name}) for name in PAGES),
+    path("docs", docs_root),
+    path("docs/", docs_page, {"path": ""}),
+    path("docs/<path:path>", docs_page),
     path("v1/openapi.json", openapi),
     path("", include("backend.tenants.urls")),
     path("", include("backend.compiles.urls")),

@@ -14,11 +14,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# the whole of it for a clone; the closures of two images, whose pins a test holds to the first
+# the whole of it for a clone; the closures of two images and of their pages, whose pins a test holds to the first
 LOCKS = {
     ROOT / "requirements.lock.txt": ("dev",),
     ROOT / "deploy" / "web.lock.txt": ("web",),
     ROOT / "deploy" / "models.lock.txt": ("worker", "runner"),
+    ROOT / "deploy" / "docs.lock.txt": ("docs",),
     ROOT / "deploy" / "node.lock.txt": ("node",),  # only where set-up finds no npm
 }
 # a group has nothing of the project itself: the clients' pins are at odds with ours

@@ -112,6 +112,7 @@ def set_up() -> None:
         pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
         set_stamp("project", project)
     set_up_assets()
+    set_up_docs()
 
 
 def remove_old_name() -> None:
@@ -138,6 +139,16 @@ def set_up_assets() -> None:
     within = (str(VENV / "bin" / "python"), "-m", "deploy.embedded.within", "--no-servers")
     run(*within, *collect, fault="The console's static files could not be collected.")
     set_stamp("assets", files)
+
+
+def set_up_docs() -> None:
+    """Build the documentation that the web process serves at /docs/, in a few seconds; it looks itself whether anything
+    has changed. A page that cannot be built is no reason not to start: /docs/ then says what to run."""
+    within = (str(VENV / "bin" / "python"), "-m", "deploy.docs_site")
+    try:
+        run(*within, fault="The documentation could not be built; the rest works.")
+    except CannotSetUp as fault:
+        say(str(fault))
 
 
 def fetch_scripts() -> None:

@@ -2,7 +2,7 @@
 
 `code` is stable and for programs; `detail` is for people and says what to do; `errors` names the places in the body
 by JSON Pointer; `retryable` says whether the same request may succeed later. What is ours to mend is logged
-and masked in the answer. `doc_url` is the code's entry on the page that this installation serves (`docs_pages`).
+and masked in the answer. `doc_url` is the code's entry on the page that this installation serves (`console.docs_site`).
 """
 
 import json

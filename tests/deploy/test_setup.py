@@ -75,6 +75,7 @@ def test_a_finished_setup_starts_no_pip(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(setup, "pip", lambda *arguments: calls.append(arguments))
     monkeypatch.setattr(setup, "create_venv", lambda: None)
     monkeypatch.setattr(setup, "set_up_assets", lambda: None)
+    monkeypatch.setattr(setup, "set_up_docs", lambda: None)
     setup.set_up()
     assert [call[0] for call in calls] == ["install", "install", "check", "install"]
     calls.clear()
@@ -148,3 +149,16 @@ def test_scripts_are_fetched_again_only_when_npm_s_lock_or_the_bundle_changes(
     (console / setup.BUNDLE_OF).write_text("// another import")
     setup.set_up_assets()
     assert done[2:] == ["collected", "fetched", "collected", "fetched", "collected"]
+
+
+def test_pages_that_cannot_be_built_stop_no_setup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\necho 'a link leads nowhere'\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(setup, "VENV", tmp_path)
+    monkeypatch.setattr(setup, "LOG", tmp_path / "setup.log")
+    setup.set_up_docs()
+    assert "a link leads nowhere" in capsys.readouterr().out

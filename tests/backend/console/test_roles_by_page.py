@@ -29,7 +29,7 @@ WITHOUT_A_ROLE = {
     "app/team/<str:tenant>/leave": "a team of one's own",
     "app/deletions/<str:erasure>": "for who asked for it",
 }
-FOR_ANYBODY = {"app/invitations/<str:token>", "pricing"}
+FOR_ANYBODY = {"", "app/invitations/<str:token>", "pricing"}
 
 
 def routes(patterns: list[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
