@@ -76,6 +76,8 @@ KOLM_EMBEDDERS = _env.read(
 )
 KOLM_RUNNER_LEASE_S = _env.read("KOLM_RUNNER_LEASE_S", parse_positive, placeholder=30, default="30")
 KOLM_COMPILE_LEASE_S = _env.read("KOLM_COMPILE_LEASE_S", parse_positive, placeholder=30, default="30")
+# Seconds after which a training gives its runner to another team's job that waits, at a checkpoint; 0: never.
+KOLM_RUNNER_SLICE_S = _env.read("KOLM_RUNNER_SLICE_S", parse_count, placeholder=120, default="120")
 # How long work waits for a store that is away before it fails; a runner waits as long for the web process.
 KOLM_OUTAGE_S = _env.read("KOLM_OUTAGE_S", parse_positive, placeholder=600, default="600")
 ALLOWED_HOSTS = _env.read(

@@ -19,5 +19,12 @@ class JobStopped(JobFailed):
         super().__init__("The runner was stopped; the job can be resumed.", code="runner_stopping", retryable=True)
 
 
+class JobPreempted(JobFailed):
+    """The job gives its runner to another tenant's, after its checkpoint, and goes on at its next turn."""
+
+    def __init__(self) -> None:
+        super().__init__("The job gave way to another one; it goes on later.", code="preempted", retryable=True)
+
+
 class ExportRefused(Exception):
     """The artifact or the folder does not allow an export; the message says what to do."""

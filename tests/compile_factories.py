@@ -15,7 +15,7 @@ from backend.compiles import leases
 from backend.compiles.leases import Lease
 from backend.compiles.lifecycle import submission
 from backend.compiles.models import TEACHER_KEY, Candidate, Compile, Slice, StepRun, TeacherKey, Upload
-from backend.compiles.uploads import UploadPurpose, store_upload
+from backend.compiles.uploads.rows import UploadPurpose, store_upload
 from backend.domain.answers.candidates import text_key
 from backend.domain.artifact.building import build_kolm
 from backend.domain.artifact.receipts import keyid

@@ -85,6 +85,7 @@ WITHOUT_A_WALL = {
     "compiles_outbox": "task names and ids",
     "runner_jobs_runner": "our own machines: their device, room and bases",
     "runner_jobs_runnerjob": "ids, digests and times: runners serve all tenants",
+    "runner_jobs_runnerturn": "ids and times: how long whose jobs held a runner",
     "artifacts_revokeddigest": "digests and times: servers hold adapters of all tenants",
     "artifacts_signingkey": "public keys and their dates; written by the owner alone",
     "registry_epoch": "everybody's: what at least k tenants share, signed",
@@ -122,6 +123,7 @@ SHARED = {
     "compiles_outbox",
     "runner_jobs_runner",
     "runner_jobs_runnerjob",
+    "runner_jobs_runnerturn",
     "artifacts_revokeddigest",
     "registry_epoch",
     "serving_server",
@@ -700,6 +702,7 @@ def test_the_tables_that_all_processes_read_hold_ids_and_times_and_nothing_of_a_
                 "error_code",
                 "error_sha256",
                 "stage",
+                "shown_place",
             )
         ),
     }

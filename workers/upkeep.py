@@ -1,9 +1,9 @@
 """Upkeep: the loop that makes every loss harmless. `python -m workers.upkeep`
 
 It relays the outbox to Celery, wakes workers again for compiles that are due and held by nobody, ends runner leases
-that ran out and compiles that waited too long, books selections that nobody looked at, forgets old ones, sweeps
-expired drafts and uploads that broke off, seals values under a new key and makes the registry's epochs. It holds
-nothing in memory that would be missed; two of them do no harm.
+that ran out and compiles that waited too long, shows those who wait for a runner their place, books selections that
+nobody looked at, forgets old ones, sweeps expired drafts and uploads that broke off, seals values under a new key and
+makes the registry's epochs. It holds nothing in memory that would be missed; two of them do no harm.
 """
 
 import logging
@@ -68,7 +68,9 @@ def tick(*, may_expire: bool = True) -> None:
     from backend.billing.schedule import wake_billing_workers
     from backend.compiles.lifecycle.retention import sweep_due
     from backend.registry.epochs import build_due
+    from backend.runner_jobs.queue_places import show_places
     from backend.runner_jobs.retention import forget_infer_jobs
+    from backend.runner_jobs.turns import forget_turns
     from backend.selections.conclusion import conclude_ended_jobs
     from backend.selections.retention import forget_selections
     from backend.serving.gateway.shadowing import forget_shadow
@@ -81,6 +83,8 @@ def tick(*, may_expire: bool = True) -> None:
         wake_due_compiles,
         relay_outbox,
         expire_runners,
+        show_places,
+        forget_turns,
         forget_infer_jobs,
         conclude_ended_jobs,
         forget_selections,

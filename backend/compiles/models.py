@@ -195,7 +195,8 @@ class StepRun(TenantOwned):
     `runner_job_id` is the job that is waited for or was read last; `trials` are evaluation's, each with the ids of its
     jobs and what came of it (`workers/training/trials`), and of a distillation in two trainings the first of them;
     `purchases` are labelling's, each with what was bought and
-    why, or why nothing more was (`workers/labeling/purchases`)."""
+    why, or why nothing more was (`workers/labeling/purchases`). `queue` is the place of the runner's job while it
+    waits: place, of, expected_start_at (`runner_jobs.queue_places`)."""
 
     compile = models.ForeignKey(Compile, on_delete=models.CASCADE, related_name="steps")
     name = models.CharField(max_length=32)
@@ -211,6 +212,7 @@ class StepRun(TenantOwned):
     spent_microusd = models.BigIntegerField(default=0)
     waste_microusd = models.BigIntegerField(default=0)
     runner_job_id = models.UUIDField(null=True)
+    queue = models.JSONField(null=True)
     trials = models.JSONField(default=list)
     purchases = models.JSONField(null=True)
     started_at = models.DateTimeField(null=True)

@@ -115,6 +115,14 @@ class ProgressShape(Shape[StepRun]):
     message = s.CharField()
 
 
+class QueueShape(s.Serializer[Any]):
+    place = s.IntegerField(help_text="From 1: so many of the jobs that wait for a runner are before it, and itself.")
+    of = s.IntegerField(help_text="Jobs that wait for the same runners.")
+    expected_start_at = s.DateTimeField(
+        allow_null=True, help_text="An estimate, renewed while it waits; null where nothing is known."
+    )
+
+
 class StepShape(Shape[StepRun]):
     id = PublicId(Prefix.STEP)
     object = Constant("step")
@@ -123,6 +131,7 @@ class StepShape(Shape[StepRun]):
     status = s.ChoiceField([status.value for status in StepStatus])
     attempts = s.IntegerField()
     progress = ProgressShape(source="*")
+    queue = QueueShape(allow_null=True, help_text="While the step waits for a runner: its place among all that do.")
     estimate = s.DictField(allow_null=True)
     spent_microusd = s.IntegerField()
     waste_microusd = s.IntegerField()
@@ -132,6 +141,9 @@ class StepShape(Shape[StepRun]):
 
     def get_position(self, row: StepRun) -> int:
         return STEPS.index(StepName(row.name))
+
+    def get_queue(self, row: StepRun) -> dict[str, Any] | None:
+        return row.queue if row.status == StepStatus.RUNNING else None
 
     def get_estimate(self, row: StepRun) -> dict[str, Any] | None:
         return row.estimate or None

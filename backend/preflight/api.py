@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.compiles.lifecycle import submission
-from backend.compiles.uploads import with_upload_ids
+from backend.compiles.uploads.rows import with_upload_ids
 from backend.domain.planning.estimates import Estimate
 from backend.domain.planning.preflight.lines import Check, LineStatus, Preflight, PreflightLine
 from backend.domain.spec.parsing import Spec, canonical_spec, parse_spec

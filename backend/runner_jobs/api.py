@@ -100,8 +100,8 @@ async def heartbeat(request: HttpRequest, job_id: str) -> HttpResponse:
     key = (decode_id(Prefix.RUNNER_JOB, job_id), bearer(request))
     await query(leases.authenticate)(*key)  # before the body is looked at
     progress = _check_progress(Progress.from_json(await _json(request)))
-    cancel = await query(leases.heartbeat)(*key, progress)
-    return JsonResponse({"cancel": cancel, "lease_s": float(settings.KOLM_RUNNER_LEASE_S)})
+    answer = await query(leases.heartbeat)(*key, progress)
+    return JsonResponse(answer.to_json())
 
 
 @guarded_view

@@ -30,18 +30,21 @@ from backend.compiles.events import append_event
 from backend.compiles.models import StepRun
 from backend.domain.errors import KolmError, NotFound, Unavailable
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.jobs.runner_jobs import Claim, Progress, RunnerJobKind, SelectStage
-from backend.runner_jobs import own_absence
+from backend.domain.jobs.fair_turns import AT_ONCE, PREEMPTED
+from backend.domain.jobs.runner_jobs import Claim, HeartbeatAnswer, Progress, RunnerJobKind, SelectStage
+from backend.runner_jobs import own_absence, preemption, turns
 from backend.runner_jobs.checkpoints import checkpoint_changes, forget_checkpoint, forget_superseded, warn_unkept
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
+from backend.runner_jobs.queue_places import leave_queue, pause_in_queue
 from backend.runner_jobs.wasted_attempts import OF_ONE_RUNNER, book_lost_attempt, not_before
 from backend.tenants.isolation import tenant_scope
 from backend.wakeups import RUNNERS, announce
 
 log = logging.getLogger("kolm.runner_jobs")
 
-MAX_ATTEMPTS = 4
+MAX_ATTEMPTS = turns.MAX_ATTEMPTS
 STALE_INFER_S = 60.0
+MOST_LEFT_S = 1e7
 
 
 class JobGone(Exception):
@@ -65,6 +68,7 @@ def offer(tenant_id: UUID, job: Offer, *, compile_id: UUID | None = None, step: 
         kind=job.kind,
         payload_sha256=payload,
         inputs=list(job.inputs),
+        weight=1 if job.kind in AT_ONCE else turns.weight_of(tenant_id),
         checkpoint_sha256=_last_checkpoint(compile_id, payload),
     )
     transaction.on_commit(lambda: announce(RUNNERS))
@@ -89,8 +93,8 @@ def _fails_elsewhere(runner: str) -> Q:
 
 
 def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
-    """Hand the oldest queued job of these kinds to the runner, or None. Raises Unavailable, with the job still queued,
-    while its payload cannot be read."""
+    """Hand the runner the queued job of these kinds whose turn it is, or None. Raises Unavailable, with the job still
+    queued, while its payload cannot be read."""
     token = secrets.token_urlsafe(32)
     if own_absence.may_take_over():
         queued = Q()
@@ -99,19 +103,16 @@ def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
     else:
         queued = Q(token_sha256="")
     with transaction.atomic():
-        row = (
-            RunnerJob.objects.select_for_update(skip_locked=True)
-            .filter(queued, status=RunnerJobStatus.QUEUED, kind__in=kinds, attempts_in_vain__lt=MAX_ATTEMPTS)
-            .filter(Q(not_before=None) | Q(not_before__lte=timezone.now()) | _fails_elsewhere(runner))
-            .order_by("created_at")
-            .first()
+        jobs = RunnerJob.objects.filter(
+            queued, status=RunnerJobStatus.QUEUED, kind__in=kinds, attempts_in_vain__lt=MAX_ATTEMPTS
         )
+        row = turns.lock_next(jobs.filter(turns.may_be_claimed(timezone.now()) | _fails_elsewhere(runner)))
         if row is None:
             return None
         row.status = RunnerJobStatus.LEASED
         row.attempts += 1
         row.attempts_in_vain += 1
-        row.not_before = None
+        row.not_before = row.preempt_asked_at = None
         row.runner = runner[:100]
         row.token_sha256 = _hash(token)
         row.started_at = timezone.now()  # of this attempt
@@ -171,8 +172,9 @@ def _revive(job_id: UUID, token: str) -> None:
         )
 
 
-def heartbeat(job_id: UUID, token: str, progress: Progress) -> bool:
-    """Prolong the lease and show the progress in the compile's events; True when the job is to stop. Raises JobGone."""
+def heartbeat(job_id: UUID, token: str, progress: Progress) -> HeartbeatAnswer:
+    """Prolong the lease and show the progress in the compile's events; the answer says whether the job is to stop.
+    Raises JobGone."""
     job = authenticate(job_id, token)
     with tenant_scope(job.tenant_id):
         if job.compile_id is not None:
@@ -183,17 +185,29 @@ def heartbeat(job_id: UUID, token: str, progress: Progress) -> bool:
             stage=progress.note if progress.note in set(SelectStage) else "",
             done=progress.step,
             total=progress.n_steps,
+            **_estimate(progress),
         ):
             raise JobGone
         _prolong(job_id)
         before = job.checkpoint_sha256
-        job.refresh_from_db(fields=["cancel_requested", "checkpoint_sha256", "checkpoint_step"])
+        job.refresh_from_db(fields=["cancel_requested", "checkpoint_sha256", "checkpoint_step", "attempts_in_vain"])
         # a job is canceled with its compile: whose last event is told, or whose step another job now has
-        if job.compile_id is not None and progress.n_steps > 0 and not job.cancel_requested:
-            _show(job, progress)
-            warn_unkept(job, progress)
+        if job.compile_id is not None and not job.cancel_requested:
+            if job.shown_place is not None:
+                leave_queue(job)
+            if progress.n_steps > 0:
+                _show(job, progress)
+                warn_unkept(job, progress)
         forget_superseded(job, before)
-    return job.cancel_requested
+        preempt = not job.cancel_requested and preemption.must_give_way(job)
+    return HeartbeatAnswer(cancel=job.cancel_requested, preempt=preempt, lease_s=float(settings.KOLM_RUNNER_LEASE_S))
+
+
+def _estimate(progress: Progress) -> dict[str, Any]:
+    """Return the runner's own estimate of what is left of the job, where it gives one."""
+    if progress.eta_s is None:
+        return {}
+    return {"left_s": min(max(0.0, progress.eta_s), MOST_LEFT_S), "left_at": timezone.now()}
 
 
 def report_success(job_id: UUID, token: str, result: dict[str, Any]) -> None:
@@ -207,10 +221,14 @@ def report_success(job_id: UUID, token: str, result: dict[str, Any]) -> None:
 
 def report_failure(job_id: UUID, token: str, *, code: str, message: str, is_retryable: bool) -> None:
     """Queue the job again while attempts are left, after a pause where the reason has to pass, else end it as failed.
-    Raises JobGone."""
+    One that was asked to give way, and does, has lost nothing: no attempt, and no time that were wasted. Raises
+    JobGone."""
     job = authenticate(job_id, token)
+    gives_way = code == PREEMPTED and job.preempt_asked_at is not None and not job.attempts_in_vain
     # what a runner says may quote the tenant's texts: it goes where they are, not into this shared table
     error = {"error_code": code, "error_sha256": put_json(job.tenant_id, {"message": message[:2000]})}
+    if gives_way:
+        error = {"error_code": "", "error_sha256": ""}
     if is_retryable and job.attempts_in_vain < MAX_ATTEMPTS and job.kind != RunnerJobKind.INFER:
         with tenant_scope(job.tenant_id):
             if job.compile_id is not None:
@@ -220,7 +238,8 @@ def report_failure(job_id: UUID, token: str, *, code: str, message: str, is_retr
             again = {"status": RunnerJobStatus.QUEUED, "not_before": not_before(code, job.attempts_in_vain)}
             is_queued = mine.update(token_sha256="", lease_until=None, **again, **error)
             if is_queued:
-                book_lost_attempt(job)
+                turns.note_turn(job)
+                pause_in_queue(job) if gives_way else book_lost_attempt(job)
         if is_queued:
             announce(RUNNERS)
             return
@@ -282,6 +301,7 @@ def _expire(job_id: UUID) -> None:
             )
             if cursor.rowcount == 0:
                 return
+        turns.note_turn(job)
         book_lost_attempt(job)
         if not job.cancel_requested:
             then = "unless it comes back, the job goes to another one from its last checkpoint"
@@ -338,6 +358,7 @@ def _end(job: RunnerJob, token: str, *, status: RunnerJobStatus, **changes: str)
         row = RunnerJob.objects.filter(id=job.id, status=RunnerJobStatus.LEASED, token_sha256=_hash(token))
         if not row.update(status=status, token_sha256="", lease_until=None, ended_at=timezone.now(), **changes):
             raise JobGone
+        turns.note_turn(job)
         if status != RunnerJobStatus.SUCCEEDED:
             book_lost_attempt(job)
         if job.compile_id is not None:

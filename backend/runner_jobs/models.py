@@ -30,7 +30,12 @@ class RunnerJob(models.Model):
     """`stage`, `done` and `total` are the progress of a job that belongs to no compile. `settled_at`: when whoever
     ordered such a job has taken its end into account. `attempts_in_vain` are the claims since the checkpoint last
     advanced, which `checkpoint_step` measures: the furthest step at which one was handed over. `not_before`: when a
-    queued job may be claimed, where that is not at once."""
+    queued job may be claimed, where that is not at once.
+
+    For its turn (`turns`): the `weight` of the tenant's plan when the job was offered; since when it has been
+    `queued_at` (null: since its creation), how many seconds runners had worked on it before (`ran_s`), what was left at
+    the last sign of life (`left_s`, at `left_at`), when its runner was asked to give it back (`preempt_asked_at`), and
+    the place that its owner was shown last (`shown_place`)."""
 
     id = models.UUIDField(primary_key=True, default=new_uuid7)
     tenant_id = models.UUIDField()
@@ -51,6 +56,13 @@ class RunnerJob(models.Model):
     cancel_requested = models.BooleanField(default=False)
     checkpoint_sha256 = models.CharField(max_length=64, blank=True)
     checkpoint_step = models.IntegerField(default=0, db_default=0)
+    weight = models.IntegerField(default=1, db_default=1)
+    queued_at = models.DateTimeField(null=True)
+    ran_s = models.FloatField(default=0.0, db_default=0.0)
+    left_s = models.FloatField(null=True)
+    left_at = models.DateTimeField(null=True)
+    preempt_asked_at = models.DateTimeField(null=True)
+    shown_place = models.JSONField(null=True)
     result_sha256 = models.CharField(max_length=64, blank=True)
     error_code = models.CharField(max_length=64, blank=True)
     error_sha256 = models.CharField(max_length=64, blank=True)
@@ -64,3 +76,16 @@ class RunnerJob(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["status", "kind", "created_at"], name="runner_job_queue")]
+
+
+class RunnerTurn(models.Model):
+    """A time for which a job held a runner, written when it ended. Kept for as long as it counts for the tenant's next
+    turn (`fair_turns.WINDOW_S`)."""
+
+    id = models.UUIDField(primary_key=True, default=new_uuid7)
+    tenant_id = models.UUIDField()
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["ended_at"], name="runner_turn_lately")]

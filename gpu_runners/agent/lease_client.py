@@ -16,7 +16,7 @@ import httpx
 
 from backend.domain.jobs.base_checks import RunnerReport
 from backend.domain.jobs.blob_transfers import PART_BYTES, Upload
-from backend.domain.jobs.runner_jobs import Claim, Progress
+from backend.domain.jobs.runner_jobs import Claim, HeartbeatAnswer, Progress
 from backend.domain.serving.wire import FeedbackBatch
 from gpu_runners.errors import JobFailed
 from gpu_runners.http import Refused, Unreachable
@@ -85,10 +85,13 @@ class JobClient:
     def __init__(self, *, http: httpx.Client, claim: Claim) -> None:
         self._http, self._token, self._path = http, claim.token, f"/internal/runner/jobs/{claim.job_id}"
 
-    def heartbeat(self, progress: Progress, *, timeout_s: float) -> tuple[bool, float]:
-        """(cancel, seconds the lease now has)."""
+    def heartbeat(self, progress: Progress, *, timeout_s: float) -> HeartbeatAnswer:
         answer = self._call("POST", "/heartbeat", json=progress.to_json(), timeout=timeout_s).json()
-        return bool(answer["cancel"]), float(answer["lease_s"])
+        return HeartbeatAnswer(
+            cancel=bool(answer["cancel"]),
+            lease_s=float(answer["lease_s"]),
+            preempt=bool(answer.get("preempt", False)),  # a web process of the release before does not say
+        )
 
     def report_success(self, result: dict[str, Any]) -> None:
         self._call("POST", "/report", json={"ok": True, "result": result})

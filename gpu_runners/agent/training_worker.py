@@ -2,9 +2,10 @@
 over checkpoints and results (`sending`: beside all this, so that no heartbeat waits for a gigabyte).
 
 The lease is the only authority: when it is lost (410) the child is killed and nothing is reported; when a heartbeat's
-answer says cancel, the child is killed and the job ends as `canceled`. A server that does not answer decides nothing:
-the child works on, and what it made is kept and offered again, for as long as an outage may last. Meanwhile the job may
-have gone to another runner. Then both work, and the first heartbeat that comes through ends this one.
+answer says cancel, the child is killed and the job ends as `canceled`; when it says preempt, a training makes a
+checkpoint and goes back to the queue. A server that does not answer decides nothing: the child works on, and what it
+made is kept and offered again, for as long as an outage may last. Meanwhile the job may have gone to another runner.
+Then both work, and the first heartbeat that comes through ends this one.
 """
 
 import logging
@@ -24,12 +25,13 @@ from gpu_runners.agent.lease_client import JobClient, LeaseLost
 from gpu_runners.agent.sending import Handover, Sending, failure_of, reason_of
 from gpu_runners.agent.stalling import StallWatch
 from gpu_runners.config import STILL_S
-from gpu_runners.errors import JobFailed
+from gpu_runners.errors import JobFailed, JobPreempted
 from gpu_runners.http import Refused, Unreachable, backoff_s
 
 Answer = TypeVar("Answer")
 log = logging.getLogger("kolm.runner")
 _TICK_S = 0.25
+_GIVE_WAY_GRACE_S = 120.0  # from the checkpoint of a job that gives way to its end at the blob store
 _STOP_GRACE_S = 8.0  # from SIGTERM to a checkpoint handed over; Kubernetes and our supervisor give 10 s or more
 _BLOBS = {
     RunnerJobKind.DISTILL: {"dataset": "dataset_sha256"},
@@ -69,6 +71,7 @@ class Lease:
         self.job, self.clock, self.lease_s, self.outage_s = job, clock, claim.lease_s, outage_s
         self.handover = Handover(job, patience_s=outage_s)
         self._warned_of = ""
+        self.is_preempted = False
         self.progress = Progress(
             step=0, n_steps=0, loss=None, eta_s=None, checkpoint_sha256=claim.checkpoint_sha256, note="starting"
         )
@@ -95,16 +98,17 @@ class Lease:
         Raises LeaseLost, also when no answer came for the whole of an outage."""
         asked_at = self.clock()
         try:
-            cancel, self.lease_s = self.job.heartbeat(self.progress, timeout_s=max(1.0, self.lease_s / 3))
+            answer = self.job.heartbeat(self.progress, timeout_s=max(1.0, self.lease_s / 3))
         except Unreachable as error:
             if self.clock() - self._confirmed_at >= self.outage_s:
                 raise LeaseLost(f"no heartbeat came through for {self.outage_s:.0f} s: {error}") from error
             self._next_at = self.clock() + backoff_s(self._failures, rng=self._rng, cap_s=self.lease_s / 6)
             self._failures += 1
             return False
+        self.lease_s, self.is_preempted = answer.lease_s, answer.preempt
         self._failures, self._confirmed_at, self._next_at = 0, asked_at, asked_at + self._pause_s()
         self.progress = replace(self.progress, unkept="", unkept_bytes=0)
-        return cancel
+        return answer.cancel
 
     def note_handover(self, sent: Sending, step: int) -> None:
         """Let the next heartbeat, which is due now, say that a checkpoint is kept, or why it is not: once for each
@@ -200,11 +204,15 @@ def report(send: Callable[[], None], *, within_s: float, meanwhile: Callable[[],
 def _attempt(*, lease: Lease, child: Child, watch: StallWatch, stopping: Callable[[], bool]) -> dict[str, Any]:
     """The result, from the child's events."""
     asked_to_stop_at: float | None = None
+    gives_way = False
     while True:
         if lease.due_in_s == 0 and lease.beat():
             child.kill()
             raise JobFailed("The job was cancelled.", code="canceled")
         _look_after_checkpoint(lease, child)
+        if lease.is_preempted and not gives_way:
+            child.ask_to_stop()  # what makes no checkpoints works on
+            gives_way = True
         if stopping() and asked_to_stop_at is None:
             child.ask_to_stop()
             asked_to_stop_at = time.monotonic()
@@ -241,8 +249,11 @@ def _handle(
             log.warning("a checkpoint could not be written: %s", event["message"])
             lease.note_unkept(Unkept.RUNNER_DISK, event["n_bytes"])
         case "failed":
+            if event["code"] == "runner_stopping" and lease.is_preempted and not stopping():
+                _finish_checkpoint(lease, child, grace_s=_GIVE_WAY_GRACE_S)
+                raise JobPreempted()
             if event["code"] == "runner_stopping":
-                _finish_checkpoint(lease, child)
+                _finish_checkpoint(lease, child, grace_s=_STOP_GRACE_S)
             raise JobFailed(event["message"], code=event["code"], retryable=event["retryable"])
         case "done":
             lease.handover.close()
@@ -259,9 +270,9 @@ def _look_after_checkpoint(lease: Lease, child: Child) -> None:
         child.note_handed_over(ended[0].took_s)
 
 
-def _finish_checkpoint(lease: Lease, child: Child) -> None:
-    """The last one, of a runner that goes away, as far as it gets in a grace."""
-    until = time.monotonic() + _STOP_GRACE_S
+def _finish_checkpoint(lease: Lease, child: Child, *, grace_s: float) -> None:
+    """The last one, of a runner or a job that goes away, as far as it gets in a grace."""
+    until = time.monotonic() + grace_s
     while lease.handover.is_busy and time.monotonic() < until:
         _beat_if_due(lease)
         _look_after_checkpoint(lease, child)

@@ -22,7 +22,7 @@ COMPLETE = "_KOLM_COMPLETE"  # set by the shell's script: which completions are 
 # section of `kolm --help` -> command -> where it is, and its line there
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Compile": {
-        "init": Entry("api.drafting:init", "Write a short spec for a file of data, after four questions or none."),
+        "init": Entry("data.drafting:init", "Write a short spec for a file of data, after four questions or none."),
         "check": Entry("api.compiles:check", "Validate a spec on this machine."),
         "doctor": Entry(
             "api.doctor:doctor",
@@ -40,8 +40,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "select": Entry("select:select_rows", "Keep the K of N rows that teach most, on this machine."),
     },
     "What is there": {
-        "upload": Entry("api.uploads:upload", "Upload the rows of a file in any form, for specs to name."),
-        "ls": Entry("api.listings:ls", "Compiles or artifacts, newest first."),
+        "upload": Entry("data.uploads:upload", "Upload the rows of a file in any form, for specs to name."),
+        "ls": Entry("api.listings:ls", "Compiles, artifacts or uploads, newest first."),
         "show": Entry("api.listings:show", "Whatever has an id: cmp_…, art_…, drf_…, key_…, we_… and so on."),
         "open": Entry("api.opening:open_page", "Open the console's page of a compile, an artifact or a deployment."),
         "logs": Entry("api.logs:logs", "The events of a compile, with the time of each; -f follows them."),

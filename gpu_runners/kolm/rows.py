@@ -106,6 +106,7 @@ class Step(Row):
     status: str
     attempts: int = 0
     progress: Json | None = None
+    queue: Json | None = None
     estimate: Json | None = None
     spent_microusd: int = 0
     waste_microusd: int = 0
@@ -316,7 +317,7 @@ class TeacherKey(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherKeyTest(Row):
-    """The provider's verdict on a stored key; `detail` is its answer in a sentence."""
+    """The verdict of a provider on a stored key; `detail` is its answer in a sentence."""
 
     id: str
     passed: bool

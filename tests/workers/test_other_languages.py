@@ -15,7 +15,7 @@ import pytest
 from backend.artifacts.models import Artifact
 from backend.blobs import get_blob, get_json, get_jsonl, put_blob
 from backend.compiles.models import Candidate, Compile
-from backend.compiles.uploads import UploadPurpose, store_upload
+from backend.compiles.uploads.rows import UploadPurpose, store_upload
 from backend.domain.artifact import kolm_verify
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.jobs.runner_jobs import DistillJob, EvaluateJob, RunnerJobKind

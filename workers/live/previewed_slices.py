@@ -9,8 +9,8 @@ from uuid import UUID
 
 from django.conf import settings
 
-from backend.compiles.inputs import load_captures, load_gold, split
 from backend.compiles.models import Slice
+from backend.compiles.uploads.inputs import load_captures, load_gold, split
 from backend.domain.answers.candidates import text_key
 from backend.domain.drafts.calibration import interval
 from backend.domain.drafts.pool_policy import PoolDecision

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from backend.compiles.inputs import load_gold, split
+from backend.compiles.uploads.inputs import load_gold, split
 from backend.domain.answers.json_values import answer_text, compared_texts, parse_answer
 from backend.domain.planning.preflight.check_lines import JudgedGold, check_lines
 from backend.domain.planning.preflight.lines import PreflightLine

@@ -2,9 +2,9 @@
 teacher here."""
 
 from backend.blobs import put_jsonl
-from backend.compiles.inputs import load_captures, load_gold, split
 from backend.compiles.models import Candidate, Compile, Slice
 from backend.compiles.states import state_when_written
+from backend.compiles.uploads.inputs import load_captures, load_gold, split
 from backend.domain.answers.candidates import text_key
 from backend.domain.canonical import sha256_of
 from backend.domain.lifecycle import StepName

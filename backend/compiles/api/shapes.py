@@ -8,7 +8,7 @@ from backend.compiles.api.teacher_prices import TeacherPriceShape
 from backend.compiles.lifecycle.ablations import Ablation
 from backend.compiles.models import Compile, TeacherKey, Upload
 from backend.compiles.shapes import FailureShape
-from backend.compiles.uploads import UploadPurpose
+from backend.compiles.uploads.rows import UploadPurpose
 from backend.domain.evaluation.paired import Paired
 from backend.domain.ids import Prefix
 from backend.domain.lifecycle import CompileStatus

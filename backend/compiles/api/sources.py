@@ -4,8 +4,8 @@ from typing import Any
 
 from rest_framework import serializers as s
 
-from backend.compiles.source_files import purpose_of
-from backend.compiles.uploads import UploadPurpose
+from backend.compiles.uploads.files import purpose_of
+from backend.compiles.uploads.rows import UploadPurpose
 from backend.domain.source_data.columns import ColumnMapping, cell_text
 from backend.domain.source_data.conversations import RecordShape
 from backend.domain.source_data.profile import Conflict, LabelCount, ProblemGroup, TaskKind

@@ -14,8 +14,8 @@ from rest_framework.views import APIView
 from backend.compiles.api.shapes import UploadShape
 from backend.compiles.api.sources import SourceShape
 from backend.compiles.models import Upload
-from backend.compiles.source_files import purpose_of, read_source, store_source
-from backend.compiles.uploads import UploadPurpose, store_upload
+from backend.compiles.uploads.files import purpose_of, read_source, store_source
+from backend.compiles.uploads.rows import UploadPurpose, store_upload
 from backend.domain.errors import InvalidInput, NotFound, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.source_data.columns import ColumnMapping

@@ -16,7 +16,7 @@ from backend.blobs import probe_store, sweep_blob
 from backend.compiles.lifecycle.transitions import FORGOTTEN
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherBatch, TeacherCall, Upload
 from backend.compiles.states import BatchState
-from backend.compiles.uploads import UploadPurpose
+from backend.compiles.uploads.rows import UploadPurpose
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
 from backend.tenants import audit

@@ -10,12 +10,12 @@ from django.utils import timezone
 
 from backend.compiles import leases
 from backend.compiles.events import append_event
-from backend.compiles.inputs import keep_salt, load_captures, load_gold, split
 from backend.compiles.lifecycle.concurrency import check_room
 from backend.compiles.lifecycle.written_before import written_before
 from backend.compiles.models import Compile, StepRun, TeacherKey
 from backend.compiles.notices import notify_status
-from backend.compiles.uploads import UploadPurpose, find_upload, with_upload_ids
+from backend.compiles.uploads.inputs import keep_salt, load_captures, load_gold, split
+from backend.compiles.uploads.rows import UploadPurpose, find_upload, with_upload_ids
 from backend.domain.canonical import sha256_of
 from backend.domain.errors import InvalidSpec, Problem
 from backend.domain.ids import Prefix, decode_id

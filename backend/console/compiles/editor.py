@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 
 from backend.compiles.lifecycle import submission
 from backend.compiles.models import Compile, Upload
-from backend.compiles.uploads import UploadPurpose, store_upload, with_upload_ids
+from backend.compiles.uploads.rows import UploadPurpose, store_upload, with_upload_ids
 from backend.console.access import ConsoleRequest, page
 from backend.console.compiles.spec_text import MAX_BYTES, SpecText, read_spec, with_budget
 from backend.domain.canonical import sha256_hex

@@ -10,8 +10,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from backend.compiles import teacher_keys
 from backend.compiles.models import TeacherKey, Upload
-from backend.compiles.teacher_keys import try_key
-from backend.compiles.uploads import UploadPurpose
+from backend.compiles.teacher_key_trials import try_key
+from backend.compiles.uploads.rows import UploadPurpose
 from backend.console.access import ConsoleRequest, page
 from backend.console.compiles.editor import Checked, check_text, examples, submit_text
 from backend.console.rows_and_forms import own_row
@@ -32,7 +32,7 @@ RECENT = 6
 @require_http_methods(["GET", "POST"])
 @page(Permission.COMPILE)
 def start(request: ConsoleRequest) -> HttpResponse:
-    """Without data: where it is dropped or chosen. With data: the rest of the form; a POST starts the compile."""
+    """Ask for data first; with data show the rest of the form, whose POST starts the compile."""
     public_id = request.POST.get("upload", request.GET.get("upload", ""))
     if not public_id:
         return _choose_data(request)
@@ -42,11 +42,11 @@ def start(request: ConsoleRequest) -> HttpResponse:
     source = stored_source(upload)
     form = _form(request, upload, source)
     if request.method == "GET":
-        return _guided(request, upload, source, form)
+        return _form_page(request, upload, source, form)
     try:
         compile_id = submit_text(request, form.spec_text(source, public_id), "")
     except CustomerError as error:
-        return _guided(request, upload, source, form, fault=error.message, status=422)
+        return _form_page(request, upload, source, form, fault=error.message, status=422)
     messages.success(request, "Your compile is queued.")
     return redirect("console:compile", compile_id)
 
@@ -102,7 +102,7 @@ def _form(request: ConsoleRequest, upload: Upload, source: Source) -> StartForm:
     return StartForm.of(request.POST, name=slug_of(upload.name), task=guess_task(source)[:500], n_labels=n_labels)
 
 
-def _guided(
+def _form_page(
     request: ConsoleRequest, upload: Upload, source: Source, form: StartForm, *, fault: str = "", status: int = 200
 ) -> HttpResponse:
     labels = source.profile.labels[:MOST_DESCRIBED]

@@ -13,8 +13,8 @@ from django.views.decorators.http import require_GET, require_POST
 
 from backend.blobs import get_jsonl
 from backend.compiles.models import Upload
-from backend.compiles.source_files import MAX_ROWS, purpose_of, read_source, store_source
-from backend.compiles.uploads import UploadPurpose
+from backend.compiles.uploads.files import MAX_ROWS, purpose_of, read_source, store_source
+from backend.compiles.uploads.rows import UploadPurpose
 from backend.console.access import ConsoleRequest, page
 from backend.console.charts import bars
 from backend.console.rows_and_forms import own_row, page_of
@@ -99,7 +99,7 @@ def stored_source(row: Upload) -> Source:
 
 
 def source_context(source: Source) -> dict[str, Any]:
-    """What templates show of looked-at data."""
+    """The values that templates show of looked-at data."""
     labels, columns = source.profile.labels, _columns(source)
     chart = [(label.name[:60], label.n) for label in labels[:SHOWN_LABELS]]
     return {

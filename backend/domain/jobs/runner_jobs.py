@@ -258,3 +258,13 @@ class Progress(Wire):
     checkpoint_step: int = 0
     unkept: str = ""
     unkept_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswer(Wire):
+    """The answer to a heartbeat. `cancel`: stop, the job is over. `preempt`: hand over a checkpoint and give the job
+    back (`fair_turns`); a job that cannot, and a runner of the release before, works on."""
+
+    cancel: bool
+    lease_s: float
+    preempt: bool = False

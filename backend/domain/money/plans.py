@@ -36,8 +36,9 @@ class Entitlement(StrEnum):
 class Plan:
     """One row of the table. A limit of None is no limit; `monthly_cents` of None is agreed by contract and invoiced.
 
-    `cap_default_microusd` is the monthly spend cap that a tenant begins with, `cap_max_microusd` the highest that it
-    may set for itself: on the free plan the two are one, a hard cap.
+    `runner_weight`: where teams compete for the runners, one of weight 4 gets four times the seconds of one of weight 1
+    (`jobs.fair_turns`). `cap_default_microusd` is the monthly spend cap that a tenant begins with, `cap_max_microusd`
+    the highest that it may set for itself: on the free plan the two are one, a hard cap.
     """
 
     name: PlanName
@@ -49,6 +50,7 @@ class Plan:
     seats: int | None
     api_keys: int | None
     webhook_endpoints: int | None
+    runner_weight: int
     retention_days: int
     sso: bool
     audit_log: bool
@@ -75,6 +77,7 @@ PLANS: tuple[Plan, ...] = (
         seats=2,
         api_keys=5,
         webhook_endpoints=2,
+        runner_weight=1,
         retention_days=30,
         sso=False,
         audit_log=False,
@@ -89,6 +92,7 @@ PLANS: tuple[Plan, ...] = (
         seats=10,
         api_keys=50,
         webhook_endpoints=10,
+        runner_weight=2,
         retention_days=90,
         sso=False,
         audit_log=False,
@@ -103,6 +107,7 @@ PLANS: tuple[Plan, ...] = (
         seats=50,
         api_keys=250,
         webhook_endpoints=50,
+        runner_weight=4,
         retention_days=365,
         sso=True,
         audit_log=True,
@@ -117,6 +122,7 @@ PLANS: tuple[Plan, ...] = (
         seats=None,
         api_keys=None,
         webhook_endpoints=None,
+        runner_weight=8,
         retention_days=3_650,
         sso=True,
         audit_log=True,

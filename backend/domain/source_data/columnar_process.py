@@ -27,7 +27,7 @@ def answer_of(data: bytes, *, most: int, name: str) -> dict[str, Any]:
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Not-a-number is a missing value."""
+    """Write not-a-number as a missing value."""
     return {name: None if isinstance(value, float) and value != value else value for name, value in values.items()}
 
 

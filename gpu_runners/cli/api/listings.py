@@ -22,7 +22,7 @@ from gpu_runners.cli.display.quality_card import print_card
 from gpu_runners.cli.exit_codes import USAGE
 from gpu_runners.cli.options import COUNT, json_option
 from gpu_runners.cli.terminal import fail
-from gpu_runners.kolm import Artifact, Client, Compile
+from gpu_runners.kolm import Artifact, Client, Compile, Upload
 
 STATUSES = (
     *("queued", "running", "awaiting_batch", "canceling"),
@@ -49,7 +49,11 @@ PATH_OF = {
 
 @click.command()
 @click.argument(
-    "what", type=click.Choice(["compiles", "artifacts"]), required=False, default="compiles", help="default: compiles"
+    "what",
+    type=click.Choice(["compiles", "artifacts", "uploads"]),
+    required=False,
+    default="compiles",
+    help="default: compiles",
 )
 @click.option("--status", type=click.Choice(STATUSES), help="compiles with this status alone")
 @click.option("--name", metavar="NAME", help="of this name alone")
@@ -57,13 +61,16 @@ PATH_OF = {
 @json_option("one JSON object a line")
 @api_options
 def ls(*, what: str, status: str | None, name: str | None, limit: int, as_json: bool, connect: Connect) -> int:
-    if what == "artifacts" and status is not None:
-        return fail("--status is of compiles; artifacts have none.", code=USAGE)
+    if what != "compiles" and status is not None:
+        return fail(f"--status is of compiles; {what} have none.", code=USAGE)
 
     def act(client: Client) -> None:
         if what == "artifacts":
             artifacts = list(client.artifacts.list(name=name, limit=limit))
             return print_lines(artifacts) if as_json else _print_artifacts(artifacts)
+        if what == "uploads":
+            uploads = list(client.uploads.list(name=name, limit=limit))
+            return print_lines(uploads) if as_json else _print_uploads(uploads)
         compiles = list(client.compiles.list(status=status, name=name, limit=limit))
         return print_lines(compiles) if as_json else _print_compiles(compiles)
 
@@ -105,6 +112,12 @@ def _print_compiles(rows: list[Compile]) -> None:
     )
     titles = ("id", "name", "status", "K-score", "spent", "created")
     print_table(titles, cells, right=(3, 4), none="No compile fits. `kolm compile SPEC` starts one.")
+
+
+def _print_uploads(rows: list[Upload]) -> None:
+    cells = ((row.id, row.name or "", row.purpose, f"{row.n_rows:,}", when(row.created_at)) for row in rows)
+    none = "No upload fits. `kolm upload FILE` stores one."
+    print_table(("id", "name", "purpose", "rows", "created"), cells, right=(3,), none=none)
 
 
 def _print_artifacts(rows: list[Artifact]) -> None:

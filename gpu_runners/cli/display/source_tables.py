@@ -18,7 +18,7 @@ SHOWN_LABELS, CELL_CHARS, BAR = 12, 60, 24
 
 
 def print_source(source: "Source") -> None:
-    """On standard error: what a command answers with goes to standard output."""
+    """Print it on standard error: what a command answers with goes to standard output."""
     console = Console(file=raw(sys.stderr), highlight=False)
     profile, mapping = source.profile, source.mapping
     console.print(f"[bold]{source.records.n_rows:,} rows[/bold], {_shape(source)}")

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.blobs import get_jsonl, put_jsonl
-from backend.compiles.inputs import load_gold, split
 from backend.compiles.models import Upload
-from backend.compiles.uploads import MAX_ROWS, UploadPurpose, find_upload, load_upload
+from backend.compiles.uploads.inputs import load_gold, split
+from backend.compiles.uploads.rows import MAX_ROWS, UploadPurpose, find_upload, load_upload
 from backend.domain.spec.parsing import MAX_TEXT_CHARS, parse_spec
 from backend.rest.new_ids import new_uuid7
 from backend.tenants.isolation import tenant_scope

@@ -222,7 +222,8 @@ def test_a_heartbeat_prolongs_the_lease_and_shows_the_progress(row):
     claim = claimed()
     lapse(job)
     answer = beat(claim, step=3, n_steps=10, loss=0.5, eta_s=12.0, note="epoch 1")
-    assert answer.json() == {"cancel": False, "lease_s": float(django_settings.KOLM_RUNNER_LEASE_S)}
+    lease_s = float(django_settings.KOLM_RUNNER_LEASE_S)
+    assert answer.json() == {"cancel": False, "preempt": False, "lease_s": lease_s}
     assert leases.expire_leases() == 0
     (shown,) = events(row, "step.progress")
     assert shown == {"step": STEP, "done": 3, "total": 10, "message": "epoch 1", "loss": 0.5, "eta_s": 12.0}

@@ -206,7 +206,7 @@ def test_progress_is_what_the_runner_last_said_in_words_of_ours(tenant, secret):
     claim = leases.claim("r1", [RunnerJobKind.SELECT])
     job_id = decode_id(Prefix.RUNNER_JOB, claim.job_id)
     progress = Progress(step=3, n_steps=9, loss=None, eta_s=None, checkpoint_sha256=None, note="embedding")
-    assert leases.heartbeat(job_id, claim.token, progress) is False
+    assert leases.heartbeat(job_id, claim.token, progress).cancel is False
     shown = get(secret, answer.headers["Location"]).json()
     assert (shown["status"], shown["progress"]) == ("running", {"stage": "embedding", "done": 3, "total": 9})
     told = Progress(step=4, n_steps=9, loss=None, eta_s=None, checkpoint_sha256=None, note="text number 4")
@@ -289,7 +289,7 @@ def test_a_queued_selection_is_canceled_at_once_and_a_running_one_when_its_runne
     assert [answer.json()["status"] for answer in cancels] == ["canceled", "running"]
     job_id = decode_id(Prefix.RUNNER_JOB, claim.job_id)
     progress = Progress(step=0, n_steps=0, loss=None, eta_s=None, checkpoint_sha256=None, note="")
-    assert leases.heartbeat(job_id, claim.token, progress) is True
+    assert leases.heartbeat(job_id, claim.token, progress).cancel is True
     leases.report_failure(job_id, claim.token, code="canceled", message="The job was cancelled.", is_retryable=False)
     ended = get(secret, running.headers["Location"]).json()
     assert (ended["status"], ended["failure"], ended["cost_microusd"]) == ("canceled", None, 0)

@@ -24,6 +24,7 @@ class Job:
     is_leased: bool = False
     is_gone: bool = False
     is_cancelled: bool = False
+    is_preempted: bool = False
     heartbeats: list[dict[str, Any]] = field(default_factory=list)
     reports: list[dict[str, Any]] = field(default_factory=list)
 
@@ -127,8 +128,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.endswith("/heartbeat"):
             job.heartbeats.append(body | {"attempt": job.attempt, "at": time.monotonic()})
             job.checkpoint = body["checkpoint_sha256"] or job.checkpoint
-            return self._say(200, {"cancel": job.is_cancelled, "lease_s": job.lease_s})
+            answer = {"cancel": job.is_cancelled, "lease_s": job.lease_s, "preempt": job.is_preempted}
+            return self._say(200, answer)
         job.reports.append(body)
+        job.is_preempted = False
         if body.get("retryable"):
             server.requeue(job)
         return self._say(204)

@@ -262,6 +262,45 @@ def test_sigterm_hands_over_a_checkpoint_and_gives_the_job_back(trained: Trained
 
 
 @pytest.mark.nightly
+def test_a_training_that_is_to_give_way_hands_over_a_checkpoint_and_later_ends_with_the_same_bytes(
+    server: LeaseServer, running: "subprocess.Popen[bytes]", trained: Trained
+) -> None:
+    job = offer_distill(server, trained, checkpoint_every_s=1e9)
+    child = wait_for_training(server, running, job)
+    job.is_preempted = True
+    server.wait_until(lambda: len(job.reports) == 2)
+    back, success = job.reports
+    assert (back["code"], back["retryable"]) == ("preempted", True)
+    last = [beat for beat in job.heartbeats if beat["attempt"] == 1][-1]
+    assert last["checkpoint_sha256"] in server.blobs
+    assert last["checkpoint_step"] > 0
+    second = [beat["step"] for beat in job.heartbeats if beat["attempt"] == 2 and beat["step"]]
+    assert min(second, default=last["checkpoint_step"] + 1) > last["checkpoint_step"]
+    assert server.blobs[DistillResult.from_json(success["result"]).adapter_sha256] == trained.blob
+    assert children_of(running.pid) == [child], "the same process took it up again"
+
+
+@pytest.mark.nightly
+def test_what_makes_no_checkpoint_works_on_when_it_is_to_give_way(
+    server: LeaseServer, running: "subprocess.Popen[bytes]", trained: Trained
+) -> None:
+    adapter = server.put(trained.blob)
+    inputs = server.put(jsonl([{"input": row["input"]} for row in task_rows(3, start=10)]))
+    evaluate = EvaluateJob(
+        base_model=trained.job.base_model,
+        base_model_sha256=trained.result.base_model_sha256,
+        labels=LABELS,
+        adapter_sha256=adapter,
+        adapter_config=trained.result.adapter_config,
+        temperature=trained.result.temperature,
+        inputs_sha256=inputs,
+    )
+    job = server.offer("measure", Job(kind="evaluate", payload=evaluate.to_json(), is_preempted=True))
+    server.wait_until(lambda: bool(job.reports))
+    assert job.reports[0]["ok"]
+
+
+@pytest.mark.nightly
 def test_a_fault_of_the_runners_own_disk_costs_an_attempt_and_not_the_lane(trained: Trained, tmp_path: Path) -> None:
     """Before, the lane's thread ended: the runner looked alive and took no job any more."""
     folder = tmp_path / "tmp"

@@ -159,6 +159,8 @@ def test_upload_sends_the_rows_of_a_file_of_excel(home: Path, capsys: pytest.Cap
     assert (row["name"], row["purpose"], row["n_rows"]) == ("tickets-2026", "examples", 120)
     assert main(["upload", "excel.csv", "--captures", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["purpose"] == "captures"
+    assert main(["ls", "uploads", "--name", "tickets-2026"]) == 0
+    assert row["id"] in capsys.readouterr().out
 
 
 def test_the_folder_of_a_data_set_keeps_its_parts_and_the_names_of_its_classes(tmp_path: Path) -> None:

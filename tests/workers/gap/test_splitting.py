@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from backend.compiles.models import Compile, Slice
-from backend.compiles.uploads import UploadPurpose
+from backend.compiles.uploads.rows import UploadPurpose
 from backend.domain.lifecycle import StepName
 from tests.compile_factories import make_upload, public_id
 from tests.factories import make_tenant

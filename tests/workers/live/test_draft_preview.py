@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from backend.compiles.inputs import load_gold, split
+from backend.compiles.uploads.inputs import load_gold, split
 from backend.domain.drafts.vocabulary import Arm, Strategy, VerdictKind
 from backend.domain.spec.parsing import Spec, canonical_spec, parse_spec
 from backend.drafts.cache import Admitted, SourcePrompt, admit

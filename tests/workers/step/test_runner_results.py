@@ -6,14 +6,17 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.db.models import F
+from django.utils import timezone
 
 from backend.blobs import put_blob, put_jsonl
 from backend.compiles.lifecycle import transitions
 from backend.compiles.models import Compile, CompileEvent, StepRun
-from backend.domain.jobs.runner_jobs import RunnerJobKind
+from backend.domain.jobs.fair_turns import PREEMPTED
+from backend.domain.jobs.runner_jobs import Progress, RunnerJobKind
 from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
 from backend.domain.spec.passes import passes
 from backend.runner_jobs import leases
+from backend.runner_jobs.leases import Offer
 from backend.runner_jobs.models import RunnerJob
 from backend.tenants.isolation import tenant_scope
 from backend.usage.models import UsageFact
@@ -148,4 +151,29 @@ def test_a_compile_keeps_the_price_book_that_it_began_with(row):
     with tenant_scope(row.tenant_id):
         versions = set(UsageFact.objects.filter(compile_id=row.id).values_list("price_version", flat=True))
     assert versions == {"2026-11-22"}
+    check_money(row)
+
+
+def test_a_training_that_gave_way_in_between_is_billed_as_one_that_did_not(row):
+    advance(row)
+    claim = leases.claim("r1", [RunnerJobKind.DISTILL])
+    assert claim is not None
+    job = RunnerJob.objects.get(compile_id=row.id)
+    checkpoint = put_blob(row.tenant_id, b"half of it")
+    half = {"step": 50, "n_steps": 100, "loss": 0.5, "eta_s": 900.0, "checkpoint_sha256": checkpoint, "note": "train"}
+    leases.heartbeat(job.id, claim.token, Progress.from_json(half))
+    RunnerJob.objects.filter(id=job.id).update(started_at=timezone.now() - timedelta(minutes=15))
+    other = make_tenant("who has a minute's work")
+    with tenant_scope(other.id):
+        minute = leases.offer(other.id, Offer(kind=RunnerJobKind.DISTILL, payload={"base_model": "tiny"}, inputs=()))
+    RunnerJob.objects.filter(id=minute.id).update(created_at=timezone.now() - timedelta(seconds=30))
+    assert leases.heartbeat(job.id, claim.token, Progress.from_json(half)).preempt
+    leases.report_failure(job.id, claim.token, code=PREEMPTED, message="", is_retryable=True)
+    between = leases.claim("r1", [RunnerJobKind.DISTILL])
+    assert between is not None
+    assert RunnerJob.objects.get(status="leased").id == minute.id
+    leases.report_success(minute.id, between.token, {"n": 1})
+    bring(row, RunnerJobKind.DISTILL, distilled(row, n_tokens=700))
+    assert facts_of(row, StepName.DISTILLATION) == {"runner.encoder_job": 1, "runner.encoder_train_token": 700}
+    assert fresh(row).waste_microusd == 0
     check_money(row)

@@ -13,7 +13,7 @@ from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
 from backend.compiles.models import Compile, Outbox
-from backend.compiles.uploads import UploadPurpose
+from backend.compiles.uploads.rows import UploadPurpose
 from backend.domain.ids import Prefix, decode_id
 from backend.rest.new_ids import new_id
 from backend.tenants.isolation import tenant_scope

@@ -26,8 +26,8 @@ from django.utils import timezone
 from psycopg.conninfo import make_conninfo
 
 from backend.billing.incidents import detail_of, open_incident, open_ones
-from backend.compiles.inputs import split
 from backend.compiles.models import TEACHER_KEY, GoldSalt, TeacherKey
+from backend.compiles.uploads.inputs import split
 from backend.domain.spec.parsing import parse_spec
 from backend.drafts.vault import make_vault, open_vault
 from backend.serving.models import PACK_REPORT, SHADOW, PackReport, ShadowAnswer

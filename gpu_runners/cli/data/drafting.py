@@ -118,7 +118,7 @@ def _look(data: str, columns: Mapping[str, Any], *, asks: bool) -> "Source":
 
 
 def _columns_of(source: "Source") -> dict[str, Any]:
-    """What the spec says of the file's columns; of chats nothing, since they have none."""
+    """The spec's words on the file's columns; none on chats, which have no columns."""
     mapping = source.mapping
     if source.shape != "table":
         return {}

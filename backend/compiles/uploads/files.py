@@ -16,7 +16,7 @@ from uuid import UUID
 from django.conf import settings
 
 from backend.compiles.models import Upload
-from backend.compiles.uploads import MAX_BYTES, UploadPurpose, store_upload
+from backend.compiles.uploads.rows import MAX_BYTES, UploadPurpose, store_upload
 from backend.domain.source_data.examples import SourceExample
 from backend.domain.source_data.profile import TaskKind
 from backend.domain.source_data.reading import read_records

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.conf import settings
 
 from backend.compiles.models import GOLD_SALT, GoldSalt
-from backend.compiles.uploads import UploadPurpose, load_upload
+from backend.compiles.uploads.rows import UploadPurpose, load_upload
 from backend.domain.answers.candidates import text_key
 from backend.domain.spec.gold import GoldSplit, split_gold
 from backend.domain.spec.parsing import Example, LabelOutput, Spec, check_gold
