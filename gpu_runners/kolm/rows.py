@@ -318,7 +318,7 @@ class TeacherKey(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherKeyTest(Row):
-    """The provider's verdict on a stored key; `detail` is its answer in a sentence."""
+    """The verdict of a provider on a stored key; `detail` is its answer in a sentence."""
 
     id: str
     passed: bool

@@ -89,11 +89,13 @@ class TeacherKeyTestView(APIView):
     def post(self, request: Request, key: str) -> Response:
         """Ask the provider at `base_url` for its list of models with this key, within eight seconds: it costs nothing,
         changes nothing, and says whether the key opens. May be sent again as often as one likes."""
+        from backend.compiles.teacher_key_trials import try_key  # opens keys and connections: only where it is asked
+
         with tenant_scope(request.auth.tenant_id):
             row = teacher_keys.find(request.auth.tenant_id, decode_id(Prefix.TEACHER_KEY, key))
         form = TeacherKeyTestRequest(data=request.data)
         form.is_valid(raise_exception=True)
-        verdict = teacher_keys.try_key(row, form.validated_data["base_url"])
+        verdict = try_key(row, form.validated_data["base_url"])
         return Response(
             {
                 "id": encode_id(Prefix.TEACHER_KEY, row.id),

@@ -18,6 +18,7 @@ from backend.artifacts.signing import sign_document
 from backend.billing.models import Subscription, SubscriptionStatus
 from backend.compiles import teacher_keys
 from backend.compiles.models import TeacherKey
+from backend.compiles.teacher_key_trials import try_key
 from backend.console.access import page, person_page, recently_authenticated
 from backend.console.second_factor import has_factor
 from backend.domain.errors import Conflict, CustomerError, Forbidden, InvalidInput, NotFound
@@ -108,7 +109,7 @@ def test_teacher_key(request: Any, key: str) -> HttpResponse:
     session = request.team_session
     with tenant_scope(session.tenant_id):
         row = teacher_keys.find(session.tenant_id, decode_id(Prefix.TEACHER_KEY, key))
-    verdict = teacher_keys.try_key(row, request.POST.get("base_url", ""))
+    verdict = try_key(row, request.POST.get("base_url", ""))
     if request.htmx:
         return render(request, "console/account/key_verdict.html", {"row": row, "verdict": verdict})
     (messages.success if verdict.is_good else messages.error)(request, f"{row.name}: {verdict.text}")

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from backend.compiles import teacher_keys
 from backend.compiles.models import TeacherKey, Upload
-from backend.compiles.teacher_keys import try_key
+from backend.compiles.teacher_key_trials import try_key
 from backend.compiles.uploads.rows import UploadPurpose
 from backend.console.access import ConsoleRequest, page
 from backend.console.compiles.editor import Checked, check_text, examples, submit_text
