@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("compiles", "0022_contrastive_arm")]
+    dependencies = [("compiles", "0023_step_queue")]
 
     operations = [
         migrations.AddField(
