@@ -123,7 +123,7 @@ class LabelModel:
         )
 
     def warm_up(self) -> None:
-        """Make one pass of the model, whatever a rule would say: the first one reads every weight for the first time."""
+        """Make one pass of the model, whatever a rule would say: the first one reads every weight from the file."""
         self._predict(["a"])
 
     def predict(self, texts: Sequence[str]) -> list[Output]:
