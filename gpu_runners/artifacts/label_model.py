@@ -133,6 +133,10 @@ class LabelModel:
             abstain_ppm=abstain_ppm_of(members),
         )
 
+    def warm_up(self) -> None:
+        """Make one pass of the model, whatever a rule would say: the first one reads every weight from the file."""
+        self._predict(["a"])
+
     def predict(self, texts: Sequence[str]) -> list[Output]:
         """One row an input, in order."""
         rows = predict_with_rules(self.rules, texts, is_label=True, model=self._predict)

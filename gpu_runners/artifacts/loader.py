@@ -31,9 +31,6 @@ if TYPE_CHECKING:  # torch and transformers, which label tasks on BERT bases do 
 Opened = TypeVar("Opened")
 
 
-WARM_UP = "a"
-
-
 class Loader:
     """Models by the sha256 of their `.kolm`, at most `keep`, over at most `keep_bases` bases, each of which is loaded
     once. Least recently used out first, a base with all models on it. One thread at a time. `n_texts` is how many texts
@@ -71,7 +68,7 @@ class Loader:
             )
         model = self.load(data)
         if isinstance(model, LabelModel | SpanModel):
-            model.predict([WARM_UP])  # the first pass touches every weight for the first time: it is part of the load
+            model.warm_up()  # its first pass is part of the load, not of an answer that is billed
         self._models[sha256] = model
         self._models_on[next(reversed(self._models_on))].add(sha256)  # the base that was just used
         while len(self._models) > self._keep:

@@ -123,6 +123,10 @@ class SpanModel:
             rules=RulesFirst.from_members(members, labels=None),
         )
 
+    def warm_up(self) -> None:
+        """Make one pass of the model, whatever a rule would say, as `LabelModel.warm_up`."""
+        self.predict_by_model(["a"])
+
     def predict(self, texts: Sequence[str]) -> list[SpanOutput]:
         """One row an input, in order."""
         return cast(

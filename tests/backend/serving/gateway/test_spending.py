@@ -85,6 +85,28 @@ def test_a_request_is_on_the_bill_once_however_often_it_is_told(world, far):
     assert sound(world)
 
 
+def test_an_answer_is_booked_under_its_deployments_name_and_the_tags_of_key_and_deployment(world, far):
+    made = world.deploy(tags={"team": "support"})
+    assert made["tags"] == {"team": "support"}
+    with tenant_scope(world.tenant.id):
+        ApiKey.objects.update(tags={"team": "ops", "env": "prod"})
+    assert chat(world, "router").status_code == 200
+    first = far.usage()
+    tell_usage(first)
+    changed = world.call("PATCH", f"/v1/deployments/{made['id']}", {"tags": {}})
+    assert changed.json()["tags"] == {}
+    assert world.call("PATCH", f"/v1/deployments/{made['id']}", {"tags": {"Team": "x"}}).status_code == 400
+    with tenant_scope(world.tenant.id):
+        facts = list(UsageFact.objects.all())
+    assert {(encode_id(Prefix.DEPLOYMENT, fact.deployment_id), fact.subject) for fact in facts} == {
+        (made["id"], "router")
+    }
+    assert all(fact.tags == {"team": "support", "env": "prod"} for fact in facts)
+    (group,) = world.call("GET", "/v1/bills/groups").json()["groups"]
+    assert (group["kind"], group["id"], group["name"]) == ("deployment", made["id"], "router")
+    assert sound(world)
+
+
 def test_a_rules_answer_is_a_request_that_costs_nothing_and_gives_its_promise_back(world, far):
     made = world.deploy()
     assert chat(world, "router").status_code == 200
