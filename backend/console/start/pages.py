@@ -13,7 +13,7 @@ from backend.compiles.models import TeacherKey, Upload
 from backend.compiles.teacher_key_trials import try_key
 from backend.compiles.uploads.rows import UploadPurpose
 from backend.console.access import ConsoleRequest, page
-from backend.console.compiles.editor import Checked, check_text, examples, submit_text
+from backend.console.compiles.editor import Checked, check_text, submit_text
 from backend.console.rows_and_forms import own_row
 from backend.console.start.form import DEMO, MOST_DESCRIBED, OTHER, StartForm, is_address, provider_choices
 from backend.console.uploads.pages import source_context, stored_source
@@ -93,7 +93,7 @@ def store_key(request: ConsoleRequest) -> HttpResponse:
 def _choose_data(request: ConsoleRequest, *, fault: str = "") -> HttpResponse:
     rows = Upload.objects.of_tenant(request.team_session.tenant_id).filter(purpose=UploadPurpose.EXAMPLES)
     recent = [(encode_id(Prefix.UPLOAD, row.id), row) for row in rows.order_by("-created_at")[:RECENT]]
-    context = {"recent": recent, "examples": examples(), "fault": fault, "drop_next": "start"}
+    context = {"recent": recent, "fault": fault, "drop_next": "start"}
     return render(request, "console/start/data.html", context, status=422 if fault else 200)
 
 
