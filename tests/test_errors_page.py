@@ -13,18 +13,12 @@ from tests.code_collector import Found, collect, undecided
 
 ROOT = Path(__file__).parent.parent
 # The client and the commands pass on what the API said; their own codes are statuses of a process (docs/client.md).
-CLIENT = {
-    ROOT / "gpu_runners" / "kolm",
-    ROOT / "gpu_runners" / "cli",
-    ROOT / "gpu_runners" / "cli" / "api",
-    ROOT / "gpu_runners" / "cli" / "artifacts",
-    ROOT / "gpu_runners" / "cli" / "display",
-}
+CLIENT = {ROOT / "gpu_runners" / "kolm", ROOT / "gpu_runners" / "cli"}
 SOURCE = sorted(
     path
     for part in ("backend", "workers", "gpu_runners")
     for path in (ROOT / part).rglob("*.py")
-    if not CLIENT & {path, path.parent}
+    if not CLIENT & set(path.parents)
 )
 PAGE = (ROOT / "docs" / "errors.md").read_text()
 ENTRIES = dict(re.findall(r"^### (\S+)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))

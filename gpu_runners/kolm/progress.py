@@ -9,13 +9,17 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-from backend.domain.number_words import usd
-
 from .events import Event
 
 MARKS = {"pending": "·", "running": "…", "succeeded": "✓", "failed": "✗"}
 REDRAWN_EVERY_S = 0.2
 BAR = 24  # characters
+
+
+def _usd(microusd: int) -> str:
+    from backend.domain.number_words import usd  # when it is needed: a client that only asks stands alone
+
+    return usd(microusd)
 
 
 @dataclass(slots=True)
@@ -74,7 +78,7 @@ class CompileProgress:
             case "succeeded" | "failed":
                 step.status, step.ended_at, step.message = what, time.monotonic(), ""
                 step.cost_microusd = data.get("cost_microusd")
-                cost = f" ({usd(step.cost_microusd)})" if step.cost_microusd is not None else ""
+                cost = f" ({_usd(step.cost_microusd)})" if step.cost_microusd is not None else ""
                 return f"{data['step']} {what}{cost}"
         return None
 
@@ -145,7 +149,7 @@ def html_of(story: CompileProgress) -> str:
 def _html_row(name: str, step: StepState) -> str:
     is_counted = step.total and step.ended_at is None
     bar = f'<progress max="{int(step.total)}" value="{int(step.done)}"></progress>' if is_counted else ""
-    cost = usd(step.cost_microusd) if step.cost_microusd is not None else ""
+    cost = _usd(step.cost_microusd) if step.cost_microusd is not None else ""
     texts = (MARKS.get(step.status, "·"), name, step.message, cost)
     mark, title, message, price = (escape(text) for text in texts)
     return f"<tr><td>{mark}</td><td>{title}</td><td>{bar} {message}</td><td>{price}</td></tr>"

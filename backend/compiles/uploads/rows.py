@@ -73,7 +73,7 @@ def check_name(name: str) -> str:
         return ""
     if not re.match(UPLOAD_NAME, name) or name.startswith(f"{Prefix.UPLOAD}_"):
         message = "An upload's name has 1 to 100 printable characters, no slash, and does not begin with upl_."
-        problem = Problem(pointer="/name", message=message, code="bad_name")
+        problem = Problem(pointer="/name", message=message, code="bad_format")
         raise InvalidInput(message, code="invalid_input", problems=(problem,))
     return name
 

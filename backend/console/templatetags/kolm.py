@@ -42,6 +42,12 @@ def usd(microusd: int | Decimal | None) -> SafeString | str:
 
 
 @register.filter
+def usd_exact(microusd: int | Decimal | None) -> str:
+    """Dollars with every place, where the rows of a table must add up as they are shown."""
+    return NOTHING if microusd is None or microusd == "" else _minus(number_words.usd_exact(microusd))
+
+
+@register.filter
 def signed_usd(microusd: int | None) -> SafeString | str:
     """A difference of two amounts, with its sign in front."""
     shown = usd(microusd)

@@ -9,7 +9,7 @@ from backend.domain.source_data.records import Record, SourceFormat, UnreadableS
 
 MAX_BYTES = 2_000_000_000  # unpacked
 BATCH = 2_000
-NEEDS_PYARROW = "Parquet and Arrow files need pyarrow: pip install 'kolm-compiler[data]' (from where kolm came from)."
+NEEDS_PYARROW = "Parquet and Arrow files need pyarrow 26: install it beside kolm, whose extra `data` it is."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

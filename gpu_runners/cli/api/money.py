@@ -1,8 +1,10 @@
 """`kolm usage`, `bill`, `budgets`, `prices`. The figures are the API's; nothing is added up here."""
 
 from pathlib import Path
+from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from gpu_runners.cli.api.connection import Connect, api_options, run_command
 from gpu_runners.cli.command_groups import Actions
@@ -18,14 +20,24 @@ BY_HELP = f"what a line is: {', '.join(GROUPS)}, or a cost tag as in tag:team (d
 budgets = Actions("budgets")
 
 
-def _group_of(_: click.Context, __: click.Parameter, text: str) -> str:
-    if text not in GROUPS and not text.startswith(TAG):
-        raise click.BadParameter(f"{text[:40]!r} is none of {', '.join(GROUPS)}, tag:NAME")
-    return text
+class _Group(click.ParamType[str]):
+    """The kind of a line of usage: a word of the list, or a cost tag."""
+
+    name = "group"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if text not in GROUPS and not text.startswith(TAG):
+            words = ", ".join(repr(group) for group in GROUPS)
+            self.fail(f"{text[:40]!r} is not one of {words}, nor a tag:NAME.", param, ctx)
+        return text
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(group) for group in (*GROUPS, TAG) if group.startswith(incomplete)]
 
 
 @click.command()
-@click.option("--by", metavar="GROUP", callback=_group_of, default="day", help=BY_HELP)
+@click.option("--by", type=_Group(), metavar="GROUP", default="day", help=BY_HELP)
 @click.option("--tag", metavar="NAME:VALUE", help="usage with this cost tag alone; NAME: without it")
 @click.option("--from", "start", metavar="DAY", help="2026-11-01 or a time; default: the month's begin")
 @click.option("--to", "end", metavar="DAY", help="not in it any more; default: now")

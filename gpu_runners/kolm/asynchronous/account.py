@@ -1,10 +1,22 @@
 """The asyncio face of account.py, of which it is made: see tests/gpu_runners/kolm/async_sources.py."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from ..account import AccountState, Bill, Budget, Invoice, Member, Plan, Time, UsageRow
+from ..account import (
+    AccountState,
+    Bill,
+    BillGroups,
+    BillingDetails,
+    Budget,
+    Forecast,
+    Invoice,
+    Member,
+    Plan,
+    Time,
+    UsageRow,
+)
 from ..rows import ApiKey, TeacherKey, TeacherKeyTest, Tenant, build
 from .resource import Resource
 
@@ -24,17 +36,25 @@ class ApiKeys(Resource):
         preset: str | None = None,
         live: bool | None = None,
         expires_at: Time = None,
+        tags: Mapping[str, str] | None = None,
     ) -> ApiKey:
         """Either `scopes` or a `preset` of them: command_line, ci, serving, read_only, everything. `secret` of the
-        answer is shown this once."""
+        answer is shown this once. What is used with the key is on the bill under its cost tags."""
         body: dict[str, Any] = {"name": name}
         body |= {} if scopes is None else {"scopes": list(scopes)}
         body |= {} if preset is None else {"preset": preset}
+        body |= {} if tags is None else {"tags": dict(tags)}
         if live is not None:
             body["live"] = live
         if expires_at is not None:
             body["expires_at"] = expires_at.isoformat() if isinstance(expires_at, datetime) else expires_at
         return build(ApiKey, await self._post("/v1/api_keys", body))
+
+    async def set_tags(self, id: str, tags: Mapping[str, str]) -> ApiKey:
+        """Replace the cost tags, for what is used with the key from now on."""
+        return build(
+            ApiKey, (await self.transport.send("PATCH", f"/v1/api_keys/{id}", json={"tags": dict(tags)})).json()
+        )
 
     async def revoke(self, id: str) -> ApiKey:
         return build(ApiKey, await self._post(f"/v1/api_keys/{id}/revoke"))
@@ -72,18 +92,29 @@ class Account(Resource):
 
 
 class Usage(Resource):
-    async def by(self, group_by: str = "day", *, start: Time = None, end: Time = None) -> Sequence[UsageRow]:
-        """`group_by`: day, step, sku, api_key or compile. `start` is in the report, `end` is not."""
-        return await self._all(UsageRow, "/v1/usage", **{"group_by": group_by, "from": start, "to": end})
+    async def by(
+        self, group_by: str = "day", *, start: Time = None, end: Time = None, tag: str | None = None
+    ) -> Sequence[UsageRow]:
+        """`group_by`: day, step, sku, api_key, compile, deployment or a cost tag (tag:team). `start` is in the report,
+        `end` is not. `tag`: usage with this tag alone, as in team:search."""
+        return await self._all(UsageRow, "/v1/usage", **{"group_by": group_by, "from": start, "to": end, "tag": tag})
 
-    async def csv(self, *, start: Time = None, end: Time = None) -> str:
+    async def csv(self, *, start: Time = None, end: Time = None, tag: str | None = None) -> str:
         """Every usage fact as a line of CSV."""
-        return (await self.transport.send("GET", "/v1/usage.csv", query={"from": start, "to": end})).text
+        return (await self.transport.send("GET", "/v1/usage.csv", query={"from": start, "to": end, "tag": tag})).text
 
 
 class Bills(Resource):
     async def current(self) -> Bill:
         return build(Bill, await self._get("/v1/bills/current"))
+
+    async def groups(self, month: str | None = None) -> BillGroups:
+        """The bill of this period, or of a month (2026-11), by compile and by deployment."""
+        path = "/v1/bills/groups" if month is None else f"/v1/bills/groups?month={month}"
+        return build(BillGroups, await self._get(path))
+
+    async def forecast(self) -> Forecast:
+        return build(Forecast, await self._get("/v1/bills/forecast"))
 
     async def of_compile(self, id: str) -> Bill:
         return build(Bill, await self._get(f"/v1/compiles/{id}/bill"))
@@ -119,6 +150,18 @@ class Invoices(Resource):
 
     async def get(self, id: str) -> Invoice:
         return build(Invoice, await self._get(f"/v1/invoices/{id}"))
+
+    async def pdf(self, id: str) -> bytes:
+        """The invoice as a file. The same bytes each time."""
+        return (await self.transport.send("GET", f"/v1/invoices/{id}/pdf")).content
+
+    async def details(self) -> BillingDetails:
+        """Get whom invoices are made out to."""
+        return build(BillingDetails, await self._get("/v1/billing/details"))
+
+    async def change_details(self, **changes: str) -> BillingDetails:
+        """`changes`: name, address, vat_id. Invoices that were made keep theirs."""
+        return build(BillingDetails, (await self.transport.send("PATCH", "/v1/billing/details", json=changes)).json())
 
 
 class Plans(Resource):

@@ -23,7 +23,7 @@ class Deployments(Resource):
     async def create(
         self, name: str, artifact: str, *, idempotency_key: str | None = None, **settings: Any
     ) -> Deployment:
-        """`settings` are the API's: canary, idle_minutes, pinned, max_concurrent, shadow, drift."""
+        """`settings` are the API's: canary, idle_minutes, pinned, max_concurrent, shadow, drift, tags."""
         body = {"name": name, "artifact": artifact, **settings}
         return build(Deployment, await self._post("/v1/deployments", body, idempotency_key=idempotency_key))
 

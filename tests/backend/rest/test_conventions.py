@@ -27,6 +27,7 @@ REPEATABLE = {
     "v1/billing/checkout",  # one more page of Stripe's; nothing is bought twice
     "v1/billing/portal",
     "v1/specs/validate",
+    "v1/uploads/inspect",  # looks, and stores nothing
     "v1/compiles/estimate",
     "v1/drafts/preview",
     "v1/artifacts/{artifact}/verify",

@@ -23,7 +23,7 @@ def test_waiting_with_progress_prints_lines(capsys: pytest.CaptureFixture[str]) 
         done = client.compiles.wait("cmp_1", progress=True)
     assert done.has_succeeded
     out = capsys.readouterr().out
-    assert "slicing started\nslicing succeeded ($0.0001)\n" in out
+    assert "slicing started\nslicing succeeded ($0.00012)\n" in out
     assert "warning label_skew: one label is rare" in out
 
 

@@ -5,6 +5,7 @@ from django.utils.html import escape
 from backend.compiles.models import Compile
 from backend.console.compiles.editor import example_text
 from backend.console.gallery.tasks import SENTENCES, read_measured, tasks
+from backend.domain.number_words import percent
 from backend.domain.roles import Role
 from backend.tenants.isolation import tenant_scope
 from tests.backend.console.pages import get, logged_in, post
@@ -20,7 +21,7 @@ def test_each_card_has_its_figures_and_leads_into_the_editor():
     for task in tasks():
         assert escape(task.sentence) in text
         assert f'href="/app/compiles/new?example={task.name}"' in text
-        assert f"{task.accuracy_ppm / 1e4:.1f} % of what was held out" in text
+        assert f"{percent(task.accuracy_ppm)} of what was held out" in text
         assert f"about {task.minutes} min" in text
 
 

@@ -111,10 +111,13 @@ def test_a_failing_webhook_is_told_of():
 @pytest.mark.parametrize(
     ("role", "labels"),
     [
-        (Role.VIEWER, ["Overview", "Compiles", "Artifacts", "Draft cache", "Recipe registry", "Deployments"]),
+        (Role.VIEWER, ["Overview", "Compiles", "Data", "Artifacts", "Draft cache", "Recipe registry", "Deployments"]),
         (
             Role.BILLING,
-            ["Overview", "Compiles", "Artifacts", "Draft cache", "Recipe registry", "Deployments", "Usage & bills"],
+            [
+                *("Overview", "Compiles", "Data", "Artifacts", "Draft cache", "Recipe registry", "Deployments"),
+                "Usage & bills",
+            ],
         ),
     ],
 )

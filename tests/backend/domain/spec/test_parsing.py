@@ -146,7 +146,7 @@ def two_labels(**second: Any) -> dict[str, Any]:
         ("/teacher/provider", "replay", "/teacher/recording", "missing", "needs"),
         ("/teacher/price", {"input_usd_per_mtok": 1}, "/teacher/price/output_usd_per_mtok", "missing", "add"),
         ("/captures", {}, "/captures", "empty", "leave captures out"),
-        ("/captures", {"upload": "upl_x"}, "/captures/upload", "bad_format", "upload"),
+        ("/captures", {"upload": "a/b"}, "/captures/upload", "bad_format", "upload"),
         ("/budget/usd", 0, "/budget/usd", "out_of_range", "more than 0"),
         ("/budget/usd", float("nan"), "/budget/usd", "invalid", "finite"),
         ("/budget/usd", "5", "/budget/usd", "wrong_type", "without quotes"),

@@ -39,7 +39,7 @@ def test_the_last_lines_of_a_compile_are_its_accuracy_and_what_to_type_next(
 ) -> None:
     assert main(["compile", str(SPEC), "--out", "my model.kolm"]) == 0
     assert capsys.readouterr().out.splitlines()[-5:] == [
-        "91.2 % [84.0, 95.3] of 100 held-out answers are right; $0.00075 for 1,000 answers beside $0.0307.",
+        "91.2 % [84.0, 95.3] of 100 held-out answers are right; $0.00075 for 1,000 answers beside $0.0308.",
         "answer on this machine: kolm run 'my model.kolm' 'your text'",
         "answer a table: kolm run 'my model.kolm' --in rows.csv --out answers.csv",
         "answer over the API: kolm deployments create refund-router art_1",

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gpu_runners.cli.display.progress import CompileProgress, PlainDisplay
 from gpu_runners.kolm.events import Event
+from gpu_runners.kolm.progress import CompileProgress, LineDisplay
 
 WAITS = "waiting for a runner: place 3 of 12, starts in about 4 min"
 
@@ -20,8 +20,7 @@ def test_a_compile_that_waits_for_a_runner_shows_its_place_and_then_its_steps(
 ) -> None:
     story = CompileProgress()
     place = {"place": 3, "of": 12, "expected_start_at": "2026-11-29T04:00:00.000Z"}
-    with PlainDisplay(story) as display:
-        display.take(progress(WAITS, queue=place))
+    LineDisplay(story).take(progress(WAITS, queue=place))
     assert capsys.readouterr().out.strip() == f"distillation {WAITS}"
     assert story.steps["distillation"].message == WAITS
     story.take(progress("calibrate, epoch 1 of 3", done=2, total=18, loss=0.5, eta_s=9.0))
