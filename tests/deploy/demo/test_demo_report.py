@@ -112,6 +112,6 @@ def test_a_bill_is_told_by_step_with_what_kolm_carries() -> None:
         "draft_savings": {"net_microusd": -3},
     }
     told = demo_report.bill({"name": "router", "id": "cmp_1"}, bill).plain
-    assert "$0.002000 for router cmp_1" in told
-    assert "labeling $0.002120, credit -$0.000120" in told
+    assert "$0.002 for router cmp_1" in told
+    assert "labeling $0.00212, credit -$0.00012" in told
     assert "carried by kolm $0.000007, saved by drafts -$0.000003" in told

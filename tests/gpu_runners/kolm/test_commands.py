@@ -118,7 +118,7 @@ def test_usage_bills_and_budgets(run: Run, spec: str) -> None:
     made = json.loads(run("budgets", "set", "12.50", "--json")[1])
     assert made["cap_microusd"] == 12_500_000
     assert json.loads(run("budgets", "set", "13", "--json")[1])["id"] == made["id"]
-    assert "$13.0000" in run("budgets", "ls")[1]
+    assert "$13.00" in run("budgets", "ls")[1]
     assert run("budgets", "rm", made["id"])[0] == 0
     id = json.loads(run("compile", spec, "--no-wait", "--json")[1])["id"]
     assert json.loads(run("bill", id, "--json")[1])["compile"] == id
