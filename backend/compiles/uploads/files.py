@@ -6,7 +6,6 @@ a limit on memory and time reads them, and the web process gets JSON lines.
 
 import io
 import json
-import resource
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -26,7 +25,6 @@ from backend.domain.source_data.source import Source
 
 MAX_ROWS = 20_000  # of one file: what a page can wait for
 PATIENCE_S = 20
-MEMORY_BYTES = 4_000_000_000  # of addresses, most of which pyarrow reserves and never touches
 _COLUMNAR = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
 
 
@@ -43,7 +41,6 @@ def read_source(data: bytes, name: str) -> Records:
             timeout=PATIENCE_S,
             cwd=settings.ROOT,
             env={"PATH": "", "OMP_NUM_THREADS": "1"},
-            preexec_fn=_limit,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -61,11 +58,6 @@ def read_source(data: bytes, name: str) -> Records:
         n_rows=answer["n_rows"],
         label_names={column: tuple(names) for column, names in answer["label_names"].items()},
     )
-
-
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE_S, PATIENCE_S))
 
 
 def purpose_of(source: Source) -> UploadPurpose:

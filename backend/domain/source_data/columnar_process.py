@@ -3,12 +3,16 @@ JSON lines, or the fault. `python -m backend.domain.source_data.columnar_process
 
 import io
 import json
+import resource
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from backend.domain.source_data.reading import read_records
 from backend.domain.source_data.records import UnreadableSource
+
+MEMORY_BYTES = 4_000_000_000  # of addresses, most of which pyarrow reserves and never touches
+CPU_S = 20
 
 
 def answer_of(data: bytes, *, most: int, name: str) -> dict[str, Any]:
@@ -31,7 +35,15 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: None if isinstance(value, float) and value != value else value for name, value in values.items()}
 
 
+def limit_itself() -> None:
+    """Bound the process before it reads anything: by itself, since code between fork and exec is not safe in a web
+    process with threads."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+
+
 def main() -> None:
+    limit_itself()
     answer = answer_of(sys.stdin.buffer.read(), most=int(sys.argv[1]), name=sys.argv[2])
     sys.stdout.write(json.dumps(answer))
 
