@@ -280,7 +280,7 @@ def test_a_viewer_sees_no_door_that_is_closed_to_them(signed_in: Opened) -> None
     watched.open("/app/")
     names = watched.page.locator(".side .nav a").all_inner_texts()
     shown = [name.split("\n")[0] for name in names]
-    assert shown == ["Overview", "Compiles", "Artifacts", "Draft cache", "Recipe registry", "Deployments"]
+    assert shown == ["Overview", "Compiles", "Data", "Artifacts", "Draft cache", "Recipe registry", "Deployments"]
     assert watched.page.get_by_role("link", name="New compile").count() == 0
     watched.expected.append("403")
     answer = watched.open("/app/team")

@@ -16,7 +16,7 @@ def at(page: Page, path: str) -> None:
 def test_letters_lead_to_pages(signed_in: Opened) -> None:
     watched = signed_in(Role.OWNER)
     watched.open("/app/")
-    for keys, path in (("gc", "/app/compiles"), ("gw", "/app/webhooks"), ("n", "/app/compiles/new"), ("go", "/app/")):
+    for keys, path in (("gc", "/app/compiles"), ("gw", "/app/webhooks"), ("n", "/app/start"), ("go", "/app/")):
         for key in keys:
             watched.page.keyboard.press(key)
         at(watched.page, path)

@@ -70,7 +70,7 @@ def test_a_column_that_was_taken_for_the_wrong_thing_is_corrected(signed_in: Ope
     page.locator("select[name=role]").nth(1).select_option("")
     expect(page.locator("#source")).to_contain_text("no column of answers")
     page.locator("select[name=role]").nth(2).select_option("output")
-    expect(page.locator("#source")).to_contain_text("north")
+    expect(page.locator("#labels")).to_contain_text("north 60")  # the answer to the second look
     page.fill("#data-name", "by team")
     page.get_by_role("button", name="Use 120 rows").click()
     page.wait_for_url(re.compile(r"/app/uploads/upl_"))
