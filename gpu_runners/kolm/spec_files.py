@@ -2,7 +2,6 @@
 upload's id takes its place. The service itself knows uploads alone."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 PARTS = ("examples", "captures")
 _COLUMNS = ("input", "output", "group", "split")
 MAX_INLINE = 10_000
-MAX_BYTES = 5_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +86,6 @@ def rows_of(source: "Source", part: str) -> list[dict[str, str]]:
 
 def lines_of(source: "Source", part: str) -> bytes:
     """The rows as JSON lines; an even sample of them where all are more than an upload holds."""
-    from backend.domain.source_data.sampling import sample_of
+    from backend.domain.source_data.upload_lines import fitting_lines
 
-    lines = [json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows_of(source, part)]
-    while (n_bytes := sum(map(len, lines))) > MAX_BYTES:
-        lines = sample_of(lines, int(len(lines) * MAX_BYTES / n_bytes * 0.99))
-    return b"".join(lines)
+    return b"".join(fitting_lines(rows_of(source, part)))

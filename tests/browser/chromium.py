@@ -170,4 +170,5 @@ def check_shown(watched: Watched, *, at_360: bool) -> None:
         page.set_viewport_size({"width": width, "height": 900})
         assert overflow_px(page) == 0, (page.url, width)
         if width == 1440 or (width == 360 and at_360):
-            assert serious_faults(page) == [], (page.url, width)
+            faults = serious_faults(page)
+            assert faults == [], (page.url, width, faults)

@@ -8,7 +8,6 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
@@ -16,12 +15,11 @@ from django.conf import settings
 
 from backend.compiles.models import Upload
 from backend.compiles.uploads.rows import MAX_BYTES, UploadPurpose, store_upload
-from backend.domain.source_data.examples import SourceExample
 from backend.domain.source_data.profile import TaskKind
 from backend.domain.source_data.reading import read_records
 from backend.domain.source_data.records import Records, UnreadableSource
-from backend.domain.source_data.sampling import sample_of
 from backend.domain.source_data.source import Source
+from backend.domain.source_data.upload_lines import fitting_lines
 
 MAX_ROWS = 20_000  # of one file: what a page can wait for
 PATIENCE_S = 20
@@ -67,15 +65,5 @@ def purpose_of(source: Source) -> UploadPurpose:
 def store_source(tenant_id: UUID, source: Source, *, name: str) -> Upload:
     """Store the rows of a file as an upload of the purpose that they fit. Where they are more than an upload holds, an
     even sample of them is stored. Raises InvalidInput."""
-    lines = fitting_lines(source.rows, most_bytes=MAX_BYTES)
+    lines = fitting_lines((row.to_json() for row in source.rows), most_bytes=MAX_BYTES)
     return store_upload(tenant_id, purpose_of(source), b"".join(lines), name=name)
-
-
-def fitting_lines(rows: Iterable[SourceExample], *, most_bytes: int) -> list[bytes]:
-    """The rows as JSON lines; an even sample where all of them are more than `most_bytes`."""
-    lines = [json.dumps(row.to_json(), ensure_ascii=False).encode() + b"\n" for row in rows]
-    n_bytes = sum(map(len, lines))
-    while n_bytes > most_bytes:
-        lines = sample_of(lines, int(len(lines) * most_bytes / n_bytes * 0.99))
-        n_bytes = sum(map(len, lines))
-    return lines

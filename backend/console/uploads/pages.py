@@ -24,6 +24,7 @@ from backend.domain.roles import Permission
 from backend.domain.source_data.columns import ColumnMapping, cell_text
 from backend.domain.source_data.reading import records_of
 from backend.domain.source_data.source import Source, look_at
+from backend.tenants.isolation import tenant_scope
 
 SHOWN_LABELS, SHOWN_COLUMNS, CELL_CHARS = 30, 8, 160
 MOST_FILE_MB = 32
@@ -45,27 +46,30 @@ def uploads(request: ConsoleRequest) -> HttpResponse:
 
 
 @require_POST
-@page(Permission.COMPILE)
+@page(Permission.COMPILE, atomic=False)
 def inspect(request: ConsoleRequest) -> HttpResponse:
     """The fragment about the chosen file, asked for when it is chosen and when a column gets another role."""
     try:
         source = _source_of(request)
     except InvalidInput as error:
         return render(request, "console/uploads/_source.html", {"fault": error.message})
-    return render(request, "console/uploads/_source.html", source_context(source) | _form_context(request, source))
+    return render(request, "console/uploads/_source.html", source_context(source) | {"roles": ROLES})
 
 
 @require_POST
-@page(Permission.COMPILE)
+@page(Permission.COMPILE, atomic=False)
 def store(request: ConsoleRequest) -> HttpResponse:
     """Store the rows of the chosen file; then on to where it was dropped."""
+    tenant_id = request.team_session.tenant_id
     try:
-        source = _source_of(request)
+        source = _source_of(request)  # seconds of a core, in no transaction
         if not source.rows:
-            raise InvalidInput("No row of this file can be used; what is wrong stands below.")
-        row = store_source(request.team_session.tenant_id, source, name=request.POST.get("name", ""))
+            raise InvalidInput("No row of this file can be used: choose it again to see why.")
+        with tenant_scope(tenant_id):
+            row = store_source(tenant_id, source, name=request.POST.get("name", "").strip() or _file_name(request))
     except InvalidInput as error:
-        return _list(request, fault=error.message, status=422)
+        with tenant_scope(tenant_id):
+            return _list(request, fault=error.message, status=422)
     public_id = encode_id(Prefix.UPLOAD, row.id)
     if request.POST.get("next") == "start" and row.purpose == UploadPurpose.EXAMPLES:
         return redirect(f"{reverse('console:start')}?{urlencode({'upload': public_id})}")
@@ -125,10 +129,9 @@ def _columns(source: Source) -> list[ColumnChoice]:
     return [ColumnChoice(name=name, role=roles.get(name, "")) for name in used_first[:SHOWN_COLUMNS]]
 
 
-def _form_context(request: HttpRequest, source: Source) -> dict[str, Any]:
-    file = request.FILES["file"]
-    name = request.POST.get("name", "").strip() or str(file.name).rpartition("/")[2]
-    return {"roles": ROLES, "name": name[:100], "is_new": True}
+def _file_name(request: HttpRequest) -> str:
+    """The name of the chosen file, as a name of an upload may be."""
+    return str(request.FILES["file"].name).rpartition("/")[2].replace("\\", " ")[:100]
 
 
 ROLES = (

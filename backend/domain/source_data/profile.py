@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from backend.domain.source_data.examples import SourceExample, SourceExamples, fold_labels, is_json_object
 from backend.domain.source_data.records import RowProblem
+from backend.domain.source_data.sampling import sample_of
 from backend.domain.spec.fields import MAX_LABELS
 from backend.domain.spec.gold import HELDOUT, SIDES, LeakageReport, leakage, normalise
 
@@ -16,7 +17,9 @@ SHOWN_EXAMPLES = 3
 SHOWN_CONFLICTS = 5
 FEW_OF_A_LABEL = 2
 FEW_EXAMPLES = 40
-_LEAKS_LOOKED_AT = 20_000  # rows; more are a sample's worth of time, not of knowledge
+# Leaks are looked for in an even sample of so many characters, and so many pairs are compared: a second or two and some
+# 200 MB, whatever the file holds.
+_LEAK_CHARS, _LEAK_PAIRS = 1_000_000, 300_000
 _MOST_LABEL_CHARS = 80
 
 
@@ -158,8 +161,11 @@ def _conflicts(rows: Sequence[SourceExample]) -> tuple[tuple[Conflict, ...], int
 
 def _leaks(rows: Sequence[SourceExample], held: Sequence[SourceExample]) -> LeakageReport:
     numbers = {row.number for row in held}
-    train = [row.input for row in rows if row.number not in numbers]
-    return leakage(train[:_LEAKS_LOOKED_AT], [row.input for row in held[:_LEAKS_LOOKED_AT]])
+    n_chars = sum(len(row.input) for row in rows)
+    most = len(rows) if n_chars <= _LEAK_CHARS else len(rows) * _LEAK_CHARS // n_chars
+    looked_at = sample_of(rows, max(1, most))
+    train = [row.input for row in looked_at if row.number not in numbers]
+    return leakage(train, [row.input for row in looked_at if row.number in numbers], most_pairs=_LEAK_PAIRS)
 
 
 def _warnings(
@@ -187,4 +193,5 @@ def _warnings(
         yield f"{n_conflicting:,} rows have a text with another answer elsewhere: no model gets all of them right"
     if leaks is not None and leaks.n_heldout_touched:
         touched = leaks.n_heldout_touched
-        yield f"{touched:,} rows of the test part are, nearly, in the training part too: their copies do not train"
+        some = "at least " if leaks.is_partial or leaks.n_train + leaks.n_heldout < len(rows) else ""
+        yield f"{some}{touched:,} rows of the test part are, nearly, in the training part too: those train no model"

@@ -30,7 +30,7 @@
     const label = area.labels?.[0];
     if (label && !label.id) label.id = `spec-label-${++count}`;
     const name = label ? { "aria-labelledby": label.id } : { "aria-label": area.getAttribute("aria-label") ?? "Spec" };
-    return { ...name, "aria-describedby": hint.id, ...(area.readOnly ? { tabindex: "0" } : {}) };
+    return { ...name, "aria-describedby": hint.id, tabindex: "0" }; // by itself a scroller, which needs something to focus
   };
 
   const toolbar = (area, setWrapping) => {

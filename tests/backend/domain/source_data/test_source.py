@@ -1,5 +1,6 @@
 import io
 import json
+import random
 
 import pytest
 import yaml
@@ -99,6 +100,25 @@ def test_duplicates_contradictions_and_leaks_are_counted() -> None:
     assert profile.conflicts[0].answers == (("status", 3), ("request", 1))
     assert profile.leaks is not None
     assert profile.leaks.n_heldout_touched == 1
+
+
+def test_a_file_that_is_made_to_be_slow_is_looked_at_in_bounded_time() -> None:
+    """Texts that share every shingle: all pairs would be compared, 8,000 against 8,000 in five minutes."""
+    draw, words = random.Random(1), ("alpha", "bravo", "charl", "delta", "echos", "foxtr", "golfs", "hotel")
+    rows = [
+        {
+            "text": " ".join(draw.choice(words) for _ in range(40)),
+            "label": "ab"[n % 2],
+            "split": ("train", "test")[n % 2],
+        }
+        for n in range(16_000)
+    ]
+    start = time.process_time()
+    leaks = source(rows).profile.leaks
+    assert time.process_time() - start < 30
+    assert leaks is not None
+    assert leaks.n_train + leaks.n_heldout < 6_000
+    assert leaks.is_partial
 
 
 def test_twenty_bad_rows_are_one_reason_with_examples() -> None:

@@ -227,3 +227,13 @@ def test_ten_thousand_different_answers_are_split_in_seconds() -> None:
     split = split_gold(examples, salt=SALT, holdout=0.3, is_stratified=False)
     assert time.process_time() - started < 5
     assert len(split.heldout) == 3_000
+
+
+def test_the_search_for_near_leaks_ends_where_it_is_told_to_and_says_so():
+    train = [f"the same words in every text, number {n}" for n in range(40)]
+    held = [f"the same words in every text, item {n}" for n in range(40)] + ["the same words in every text, number 3"]
+    whole, bounded = leakage(train, held), leakage(train, held, most_pairs=1)
+    assert not whole.is_partial
+    assert bounded.is_partial
+    assert bounded.exact == whole.exact
+    assert len(bounded.near) < len(whole.near)
