@@ -145,6 +145,9 @@ bench-api: setup
 bench-sources: setup
 	$(RUN) -m tests.bench.source_reading --out docs/benchmarks/source-reading.md
 
+bench-curves: setup
+	$(RUN) -m tests.bench.quality_forecasts --out docs/benchmarks/curves.md
+
 bench-queue: setup
 	$(RUN) -m deploy.embedded.within -m tests.bench.fair_queue --out docs/benchmarks/queue.md
 

@@ -30,6 +30,7 @@ class TaskName(StrEnum):
     DRAFTS_PREVIEW = "drafts.preview"
     DRAFTS_REEMBED = "drafts.reembed"
     PREFLIGHT_ASK = "preflight.ask"
+    UPLOAD_CURVE = "upload.curve"
     PLAYGROUND_ASK = "playground.ask"
     SHADOW_COMPARE = "shadow.compare"
     BILLING_EVENTS = "billing.events"

@@ -21,6 +21,7 @@ from workers.live.draft_preview import preview
 from workers.live.playground import answer_playground
 from workers.live.preflight import answer_preflight
 from workers.live.shadow import compare_answer
+from workers.live.upload_curve import answer_curve
 from workers.pipeline import advance
 
 TURN_S = 120.0  # well below the time after which the broker gives a message to another worker
@@ -86,6 +87,13 @@ def ask_in_preflight(tenant_id: str, check_id: str) -> None:
     """Ask one model of a preflight one tiny call: whoever asked waits for seconds only."""
     with _fresh_connections():
         answer_preflight(UUID(tenant_id), UUID(check_id))
+
+
+@shared_task(name=TaskName.UPLOAD_CURVE.value, acks_late=False, ignore_result=True)  # type: ignore[untyped-decorator]
+def measure_upload(tenant_id: str, upload_id: str) -> None:
+    """Measure the learning curve of an upload: whoever looks asks again after a while."""
+    with _fresh_connections():
+        answer_curve(UUID(tenant_id), UUID(upload_id))
 
 
 @shared_task(name=TaskName.PLAYGROUND_ASK.value, acks_late=False, ignore_result=True)  # type: ignore[untyped-decorator]

@@ -42,6 +42,7 @@ class Upload(TenantOwned):
     sha256 = models.CharField(max_length=64)
     size_bytes = models.IntegerField()
     n_rows = models.IntegerField()
+    learning_curve = models.JSONField(null=True)  # `uploads.curves` says what it holds; null before it is asked for
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

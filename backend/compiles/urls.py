@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from backend.compiles.api import ablations, answers, compiles, drafts, material, teacher_prices, uploads
+from backend.compiles.api import ablations, answers, compiles, curves, drafts, material, teacher_prices, uploads
 from backend.compiles.api.event_stream import compile_events
 
 urlpatterns = [
@@ -27,6 +27,7 @@ urlpatterns = [
     path("v1/uploads", uploads.UploadsView.as_view()),
     path("v1/uploads/inspect", uploads.InspectView.as_view()),
     path("v1/uploads/<str:upload>", uploads.UploadView.as_view()),
+    path("v1/uploads/<str:upload>/learning_curve", curves.LearningCurveView.as_view()),
     path("v1/teacher_keys", material.TeacherKeysView.as_view()),
     path("v1/teacher_keys/<str:key>", material.TeacherKeyView.as_view()),
     path("v1/teacher_keys/<str:key>/test", material.TeacherKeyTestView.as_view()),

@@ -25,6 +25,7 @@ from .rows import (
     Estimate,
     HeldoutAnswer,
     Json,
+    LearningCurve,
     Output,
     Receipt,
     Run,
@@ -39,6 +40,7 @@ from .spec_drafts import SpecDraft
 from .spec_files import FileRows, files_of, without_file
 from .tables import Rows, jsonl_of
 
+CURVE_PAUSE_S = 2.0
 PREFLIGHT_S = 150.0  # a runner looks at each base, then a worker asks the teacher
 Spec = Mapping[str, Any] | SpecDraft | str | PathLike[str]
 
@@ -263,6 +265,17 @@ class Uploads(Resource):
 
     def get(self, id: str) -> Upload:
         return build(Upload, self._get(f"/v1/uploads/{id}"))
+
+    def learning_curve(self, id: str, *, timeout_s: float = 120.0) -> LearningCurve:
+        """What the upload's examples teach, measured before anything is compiled, and what more of them would bring. A
+        worker measures it once, in seconds; after `timeout_s` the answer may still be "pending"."""
+        waited_s = 0.0
+        while True:
+            curve = build(LearningCurve, self._get(f"/v1/uploads/{id}/learning_curve"))
+            if curve.status != "pending" or waited_s >= timeout_s:
+                return curve
+            self.transport.sleep(CURVE_PAUSE_S)
+            waited_s += CURVE_PAUSE_S
 
     def create(
         self, rows: Rows, *, purpose: str, columns: Mapping[str, str] | None = None, name: str | None = None

@@ -291,6 +291,31 @@ class Upload(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint(Row):
+    """A share of right answers in ppm after `n` examples. An expectation has a 90 % interval, a measured point none."""
+
+    n: int
+    accuracy_ppm: int
+    accuracy_low_ppm: int | None = None
+    accuracy_high_ppm: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningCurve(Row):
+    """`status` is "pending", "measured" or "not_possible", for `reason`. `expected` is of all the upload's `n_train`
+    examples, of twice and of four times as many."""
+
+    upload: str
+    status: str
+    reason: str | None = None
+    n_train: int | None = None
+    n_measured: int | None = None
+    n_labels: int | None = None
+    points: list[CurvePoint] = field(default_factory=list)
+    expected: list[CurvePoint] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey(Row):
     """`secret` is there once, in the answer that made the key."""
 

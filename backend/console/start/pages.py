@@ -16,6 +16,7 @@ from backend.console.access import ConsoleRequest, page
 from backend.console.compiles.editor import Checked, check_text, submit_text
 from backend.console.rows_and_forms import own_row
 from backend.console.start.form import DEMO, MOST_DESCRIBED, OTHER, StartForm, is_address, provider_choices
+from backend.console.uploads.forecasts import forecast_of_compile
 from backend.console.uploads.pages import source_context, stored_source
 from backend.domain.errors import CustomerError, InvalidInput
 from backend.domain.ids import Prefix, encode_id
@@ -59,6 +60,15 @@ def check(request: ConsoleRequest) -> HttpResponse:
     source = stored_source(upload)
     context = _beside(request, upload, source, _form(request, upload, source))
     return render(request, "console/start/_beside.html", context)
+
+
+@require_POST
+@page(Permission.COMPILE)
+def forecast(request: ConsoleRequest) -> HttpResponse:
+    """The fragment of the quality to expect, asked for again while a worker measures it."""
+    upload = own_row(Upload, request.team_session.tenant_id, Prefix.UPLOAD, request.POST.get("upload", ""))
+    context = _beside(request, upload, source := stored_source(upload), _form(request, upload, source))
+    return render(request, "console/start/_forecast.html", context | {"upload_form": True})
 
 
 @require_POST
@@ -140,6 +150,7 @@ def _beside(request: ConsoleRequest, upload: Upload, source: Source, form: Start
         "spec_text": text,
         "checked": checked,
         "form_fault": fault,
+        "forecast": forecast_of_compile(upload, checked),
         "wants_drafts": False,
     }
 

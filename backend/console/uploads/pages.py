@@ -18,10 +18,12 @@ from backend.compiles.uploads.rows import UploadPurpose
 from backend.console.access import ConsoleRequest, page
 from backend.console.charts import bars
 from backend.console.rows_and_forms import own_row, page_of
+from backend.console.uploads.forecasts import forecast_of_upload
 from backend.domain.errors import InvalidInput
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.roles import Permission
 from backend.domain.source_data.columns import ColumnMapping, cell_text
+from backend.domain.source_data.profile import TaskKind
 from backend.domain.source_data.reading import records_of
 from backend.domain.source_data.source import Source, look_at
 from backend.tenants.isolation import tenant_scope
@@ -83,8 +85,19 @@ def upload(request: ConsoleRequest, upload: str) -> HttpResponse:
     """One upload: its labels with their shares, what repeats or contradicts itself, its first rows."""
     row = own_row(Upload, request.team_session.tenant_id, Prefix.UPLOAD, upload)
     source = None if row.purpose == UploadPurpose.RECORDING else stored_source(row)
-    context = {"row": row, "id": upload, "api_path": f"/v1/uploads/{upload}"}
+    context: dict[str, Any] = {"row": row, "id": upload, "upload_id": upload, "api_path": f"/v1/uploads/{upload}"}
+    if source is not None and source.profile.kind is TaskKind.LABEL:
+        context["forecast"] = forecast_of_upload(row)
     return render(request, "console/uploads/one.html", context | ({} if source is None else source_context(source)))
+
+
+@require_GET
+@page(Permission.COMPILE)
+def forecast(request: ConsoleRequest, upload: str) -> HttpResponse:
+    """The fragment of what the rows teach, asked for again while a worker measures it."""
+    row = own_row(Upload, request.team_session.tenant_id, Prefix.UPLOAD, upload)
+    context = {"forecast": forecast_of_upload(row), "upload_id": upload}
+    return render(request, "console/start/_forecast.html", context)
 
 
 def stored_source(row: Upload) -> Source:

@@ -49,7 +49,8 @@ class Estimate:
     batch is not started. `platform_high` is the part of the high bound that is not the teacher's: all that kolm bills
     where the customer's own key pays the teacher. `batch_window_h` is how long each batch may take, of a teacher in
     batch mode. `teacher_rows` held-out inputs are answered by the teacher as well: a
-    compile asks it for no more than it was estimated with.
+    compile asks it for no more than it was estimated with. `n_written` pairs of the teacher's and `n_gold_train` of the
+    customer's train, `n_heldout` measure; these three are not kept.
     """
 
     steps: dict[StepName, Range]
@@ -61,6 +62,9 @@ class Estimate:
     platform_high: int | None = None
     batch_window_h: int | None = None
     teacher_rows: int = 0
+    n_written: int = 0
+    n_gold_train: int = 0
+    n_heldout: int = 0
 
     @property
     def total(self) -> Range:
@@ -182,6 +186,9 @@ def estimate(
         + (rewards.high + later_rewards.high if _rewards_are_ours(spec) else 0),
         batch_window_h=plan.batch_window_h,
         teacher_rows=teacher_rows,
+        n_written=plan.n_pairs,
+        n_gold_train=n_gold_train,
+        n_heldout=n_heldout,
     )
 
 

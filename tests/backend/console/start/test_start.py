@@ -10,7 +10,10 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from backend.compiles.models import Compile, TeacherKey, Upload
-from backend.domain.ids import Prefix, encode_id
+from backend.compiles.uploads.curves import keep_curve
+from backend.domain.ids import Prefix, decode_id, encode_id
+from backend.domain.labeling.learning_curves import CurvePoint
+from backend.domain.planning.own_curves import OwnCurve
 from backend.tenants.isolation import tenant_scope
 from tests.backend.console.pages import get, logged_in, post
 from tests.factories import make_tenant
@@ -165,3 +168,50 @@ def test_a_stranger_is_sent_to_log_in_and_back(upload):
     answer = client_without_login().get(f"/app/start?upload={upload}")
     assert answer.status_code == 302
     assert "next=" in answer["Location"]
+
+
+def curve_of_upload(tenant: Any, upload: str, *, accuracy: float) -> None:
+    """Keep a curve that ends at this accuracy, as a worker does."""
+    points = tuple(
+        CurvePoint(n=n, n_rows=120, accuracy=accuracy - 0.2 + n / 480, loss=1.2 - accuracy - n / 480)
+        for n in (24, 48, 72, 96)
+    )
+    curve = OwnCurve(points=points, n_train=120, n_measured=120, n_labels=2)
+    keep_curve(tenant.id, decode_id(Prefix.UPLOAD, upload), curve)
+
+
+def test_the_quality_to_expect_is_asked_for_and_shown_over_the_cost(tenant, upload):
+    client = logged_in(tenant)
+    assert "A worker is measuring" in get(client, f"/app/start?upload={upload}")
+    waiting = post(client, "/app/start/forecast", form(upload), status=200).content.decode()
+    assert "A worker is measuring" in waiting
+    curve_of_upload(tenant, upload, accuracy=0.97)
+    text = post(client, "/app/start/forecast", form(upload), status=200).content.decode()
+    assert "Your 60 training examples alone: about" in text
+    assert "if they teach as much as your own" in text
+    assert "Accuracy to expect over the cost" in text
+    assert "lower bound" not in text
+    assert "Quality and cost" in get(client, f"/app/start?upload={upload}")
+
+
+def test_a_gate_that_is_hardly_reached_is_a_warning_before_anything_is_spent(tenant, upload):
+    curve_of_upload(tenant, upload, accuracy=0.6)
+    text = post(logged_in(tenant), "/app/start/forecast", form(upload), status=200).content.decode()
+    assert "The gate asks for a lower bound of 80.0 %" in text
+    assert "more than is to be expected" in text
+
+
+def test_the_page_of_an_upload_says_what_its_rows_teach(tenant, upload):
+    client = logged_in(tenant)
+    assert f"/app/uploads/{upload}/forecast" in get(client, f"/app/uploads/{upload}")
+    curve_of_upload(tenant, upload, accuracy=0.9)
+    text = get(client, f"/app/uploads/{upload}/forecast")
+    assert "Accuracy over training examples" in text
+    assert "Twice as many examples of your own" in text
+    assert "hx-get" not in text
+
+
+def test_the_forecast_of_another_team_is_not_there(tenant, upload):
+    other = logged_in(make_tenant())
+    get(other, f"/app/uploads/{upload}/forecast", status=404)
+    post(other, "/app/start/forecast", form(upload), status=404)
