@@ -267,8 +267,8 @@ class Uploads(Resource):
         return build(Upload, self._get(f"/v1/uploads/{id}"))
 
     def learning_curve(self, id: str, *, timeout_s: float = 120.0) -> LearningCurve:
-        """What the upload's examples teach, measured before anything is compiled, and what more of them would bring. A
-        worker measures it once, in seconds; after `timeout_s` the answer may still be "pending"."""
+        """The accuracy over the number of the upload's examples, measured before anything is compiled, and what more of
+        them would bring. A worker measures it once, in seconds; after `timeout_s` the answer may still be "pending"."""
         waited_s = 0.0
         while True:
             curve = build(LearningCurve, self._get(f"/v1/uploads/{id}/learning_curve"))

@@ -3,6 +3,8 @@
 import logging
 from uuid import UUID
 
+import numpy as np
+
 from backend.blobs import get_jsonl
 from backend.compiles.uploads.curves import keep_curve, keep_reason, rows_to_measure
 from backend.domain.errors import InvalidInput, KolmError
@@ -18,7 +20,7 @@ def answer_curve(tenant_id: UUID, upload_id: UUID) -> None:
     if digest is None:
         return
     try:
-        keep_curve(tenant_id, upload_id, _measured(tenant_id, digest))
+        keep_curve(tenant_id, upload_id, _measure(tenant_id, digest))
     except InvalidInput as error:
         keep_reason(tenant_id, upload_id, error.message)
     except KolmError as error:
@@ -29,6 +31,6 @@ def answer_curve(tenant_id: UUID, upload_id: UUID) -> None:
         keep_reason(tenant_id, upload_id, "Something broke on our side while it was measured; it is logged.")
 
 
-def _measured(tenant_id: UUID, digest: str) -> OwnCurve:
+def _measure(tenant_id: UUID, digest: str) -> OwnCurve:
     rows = rows_for_curve(get_jsonl(tenant_id, digest))
-    return measure_curve(rows, load_embedder(None).embed(list(rows.texts)))
+    return measure_curve(rows, np.asarray(load_embedder(None).embed(list(rows.texts)), dtype=np.float64))

@@ -35,7 +35,7 @@ class ShownForecast:
 
 
 def forecast_of_upload(upload: Upload) -> ShownForecast:
-    """What the rows of an upload are worth; no compile is planned."""
+    """The worth of an upload's rows, without a plan."""
     answer = curve_of(upload)
     if answer.curve is None:
         return ShownForecast(is_pending=answer.is_pending, reason=answer.reason)
@@ -53,7 +53,7 @@ def forecast_of_upload(upload: Upload) -> ShownForecast:
 
 
 def forecast_of_compile(upload: Upload, checked: Checked | None) -> ShownForecast | None:
-    """What a checked spec may be expected to reach, and for how much; None where its task has no labels."""
+    """The accuracy that a checked spec is expected to reach, over its cost; None where its task has no labels."""
     if checked is None or checked.spec is None or checked.estimate is None:
         return None
     if not isinstance(checked.spec.output, LabelOutput):

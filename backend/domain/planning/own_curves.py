@@ -36,7 +36,7 @@ class CurveRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnCurve:
-    """What five folds of `n_measured` of `n_train` rows say, smallest share first."""
+    """The points of five folds of `n_measured` of `n_train` rows, smallest share first."""
 
     points: tuple[CurvePoint, ...]
     n_train: int
@@ -71,7 +71,7 @@ def measure_curve(rows: CurveRows, vectors: Floats) -> OwnCurve:
     targets = np.zeros((len(rows.texts), rows.n_labels))
     targets[np.arange(len(rows.texts)), rows.labels] = 1
     folds = fold_of(rows.texts, np.array(rows.groups, dtype=np.int64))
-    points = curve_points(np.asarray(vectors, dtype=np.float64), targets, folds)
+    points = curve_points(vectors, targets, folds)
     return OwnCurve(points=tuple(points), n_train=rows.n_train, n_measured=len(rows.texts), n_labels=rows.n_labels)
 
 
@@ -81,7 +81,8 @@ def _draw(row: Mapping[str, Any]) -> bytes:
 
 
 def _within_bounds(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    chosen, n_chars = [], 0
+    chosen: list[Mapping[str, Any]] = []
+    n_chars = 0
     for row in rows[:MOST_ROWS]:
         n_chars += min(len(row["input"]), MOST_READ_CHARS)
         if n_chars > MOST_CHARS and len(chosen) >= LEAST_ROWS:

@@ -78,7 +78,7 @@ def forecast_plan(own: OwnCurve, estimate: Estimate, *, accuracy_lower: float, c
 
 
 def says_more(own: OwnCurve) -> bool:
-    """Whether there are rows enough for a word on more of them."""
+    """Say whether there are rows enough for a word on more of them."""
     return own.n_measured >= LEAST_PER_LABEL * own.n_labels and len({point.n for point in own.points}) > 1
 
 
@@ -86,7 +86,7 @@ def expected_at(own: OwnCurve, n: int) -> Expected:
     """The accuracy after n rows."""
     curve = fit_curve(own.points)
     expected = 1 - curve.error(n)
-    low, high = _allowed(curve, n)
+    low, high = _interval_of(curve, n)
     chance = NormalDist().inv_cdf(HIGH) * math.sqrt(max(expected * (1 - expected), 0.0) / own.n_measured)
     return Expected(
         n=n,
@@ -96,7 +96,7 @@ def expected_at(own: OwnCurve, n: int) -> Expected:
     )
 
 
-def _allowed(curve: Curve, n: int) -> tuple[float, float]:
+def _interval_of(curve: Curve, n: int) -> tuple[float, float]:
     """The interval of the curves that the points allow, with the expectation in it."""
     a, b, c = np.vstack([curve.fit, curve.draws]).T
     accuracies = 1 - (a + b * float(max(n, 1)) ** -c)
@@ -135,7 +135,7 @@ def curve_json(own: OwnCurve) -> dict[str, Any]:
 
 
 def curve_from(value: Mapping[str, Any]) -> OwnCurve:
-    """What `curve_json` wrote."""
+    """The curve that `curve_json` wrote."""
     return OwnCurve(
         points=_points(value["points"]),
         n_train=value["n_train"],

@@ -14,7 +14,7 @@ import httpx
 from ..errors import KolmError
 from ..events import Event
 from ..progress import CompileProgress, display_here
-from ..resources import PREFLIGHT_S, Spec, document_of
+from ..resources import CURVE_PAUSE_S, PREFLIGHT_S, Spec, document_of
 from ..rows import (
     Artifact,
     Candidate,
@@ -23,6 +23,7 @@ from ..rows import (
     Estimate,
     HeldoutAnswer,
     Json,
+    LearningCurve,
     Output,
     Receipt,
     Run,
@@ -264,6 +265,17 @@ class Uploads(Resource):
 
     async def get(self, id: str) -> Upload:
         return build(Upload, await self._get(f"/v1/uploads/{id}"))
+
+    async def learning_curve(self, id: str, *, timeout_s: float = 120.0) -> LearningCurve:
+        """The accuracy over the number of the upload's examples, measured before anything is compiled, and what more of
+        them would bring. A worker measures it once, in seconds; after `timeout_s` the answer may still be "pending"."""
+        waited_s = 0.0
+        while True:
+            curve = build(LearningCurve, await self._get(f"/v1/uploads/{id}/learning_curve"))
+            if curve.status != "pending" or waited_s >= timeout_s:
+                return curve
+            await self.transport.sleep(CURVE_PAUSE_S)
+            waited_s += CURVE_PAUSE_S
 
     async def create(
         self, rows: Rows, *, purpose: str, columns: Mapping[str, str] | None = None, name: str | None = None
