@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 from uuid import UUID
@@ -392,6 +392,14 @@ def step_in_api(row: Compile) -> dict[str, Any]:
     return next(step for step in answer.json()["data"] if step["name"] == STEP)
 
 
+def compile_in_api(row: Compile, *, listed: bool = False) -> dict[str, Any]:
+    headers = bearer(make_api_key(row.tenant_id))
+    if listed:
+        return next(one for one in Client().get("/v1/compiles", headers=headers).json()["data"])
+    answer: dict[str, Any] = Client().get(f"/v1/compiles/{public_id(row)}", headers=headers).json()
+    return answer
+
+
 def test_a_waiting_job_has_its_place_and_its_expected_start_in_step_events_and_api(rows) -> None:
     long, short = rows
     queue(long)
@@ -409,11 +417,24 @@ def test_a_waiting_job_has_its_place_and_its_expected_start_in_step_events_and_a
         event = short.events.order_by("seq").last()
     assert event is not None
     assert event.data["queue"] == shown["queue"]
+    assert compile_in_api(short)["queue"] == shown["queue"]
+    assert compile_in_api(short, listed=True)["queue"] == shown["queue"]
     assert show() == 0, "nothing is new"
     finish(claim)
     beat(claimed("r1"))
     assert step_in_api(short)["queue"] is None
+    assert compile_in_api(short)["queue"] is None
     assert step_in_api(short)["progress"]["message"] == "a runner has taken the job"
+
+
+def test_an_expected_start_that_is_over_is_never_shown_as_past(rows) -> None:
+    _, short = rows
+    past = {"place": 1, "of": 1, "expected_start_at": "2026-01-01T00:00:00.000Z"}
+    with tenant_scope(short.tenant_id):
+        StepRun.objects.filter(compile=short, name=STEP).update(status=StepStatus.RUNNING, queue=past)
+    before = timezone.now().replace(microsecond=0)
+    for shown in (step_in_api(short)["queue"], compile_in_api(short)["queue"]):
+        assert datetime.fromisoformat(shown["expected_start_at"]) >= before
 
 
 def test_a_start_is_expected_by_what_jobs_of_the_kind_took_lately(rows) -> None:
