@@ -55,6 +55,7 @@ SHARED_TABLES = {
     "RevokedDigest",
     "Runner",
     "RunnerJob",
+    "RunnerPlace",
     "RunnerTurn",
     "Server",
     "SigningKey",

@@ -86,6 +86,7 @@ WITHOUT_A_WALL = {
     "compiles_outbox": "task names and ids",
     "runner_jobs_runner": "our own machines: their device, room and bases",
     "runner_jobs_runnerjob": "ids, digests and times: runners serve all tenants",
+    "runner_jobs_runnerplace": "ids, counts and times: where whose job stood in the queue",
     "runner_jobs_runnerturn": "ids and times: how long whose jobs held a runner",
     "artifacts_revokeddigest": "digests and times: servers hold adapters of all tenants",
     "artifacts_signingkey": "public keys and their dates; written by the owner alone",
@@ -124,6 +125,7 @@ SHARED = {
     "compiles_outbox",
     "runner_jobs_runner",
     "runner_jobs_runnerjob",
+    "runner_jobs_runnerplace",
     "runner_jobs_runnerturn",
     "artifacts_revokeddigest",
     "registry_epoch",
@@ -704,9 +706,9 @@ def test_the_tables_that_all_processes_read_hold_ids_and_times_and_nothing_of_a_
                 "error_code",
                 "error_sha256",
                 "stage",
-                "shown_place",
             )
         ),
+        "runner_jobs_runnerplace.words",
     }
     for table in SHARED:
         assert CANARY not in str(rows_of(f"SELECT {table}::text FROM {table}"))

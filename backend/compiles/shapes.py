@@ -1,8 +1,13 @@
 """Answers about a compile and what hangs on it: its steps, slices, candidates and events."""
 
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Prefetch, QuerySet
+from django.utils import timezone
 from rest_framework import serializers as s
 
 from backend.compiles.draft_savings import DraftSavings, savings_of_compile
@@ -11,9 +16,10 @@ from backend.compiles.models import Candidate, Compile, CompileEvent, Slice, Ste
 from backend.compiles.reactions import split_from, split_into
 from backend.domain.drafts.offer_plan import saving_to_json
 from backend.domain.ids import Prefix, encode_id
-from backend.domain.lifecycle import STEPS, CompileStatus, StepName, StepStatus
+from backend.domain.lifecycle import STEPS, TERMINAL, CompileStatus, StepName, StepStatus
 from backend.domain.planning.ablations import Arm
 from backend.rest.shapes import Constant, PublicId, Shape, TextOrNull, Time
+from backend.rest.times import rfc3339
 
 CARD_HELP = (
     "The quality card: student, teacher, heads on the frozen base and a constant answer side by side, each with its "
@@ -25,6 +31,30 @@ CARD_HELP = (
 def without_card(evaluation: dict[str, Any]) -> dict[str, Any]:
     """The evaluation as answers and artifacts have it: the quality card that is stored with it stands beside it."""
     return {name: value for name, value in evaluation.items() if name != "card"}
+
+
+class QueueShape(s.Serializer[Any]):
+    place = s.IntegerField(help_text="From 1: so many of the jobs that wait for a runner are before it, and itself.")
+    of = s.IntegerField(help_text="Jobs that wait for the same runners.")
+    expected_start_at = s.DateTimeField(
+        allow_null=True,
+        help_text="An estimate, renewed while it waits and never in the past; null where nothing is known.",
+    )
+
+
+def queue_of(step: StepRun) -> dict[str, Any] | None:
+    """The place of the step's job, while it waits for a runner. A start that was expected earlier is expected now."""
+    if step.status != StepStatus.RUNNING or not step.queue:
+        return None
+    expected, now = step.queue["expected_start_at"], timezone.now()
+    is_late = expected is not None and datetime.fromisoformat(expected) < now
+    return {**step.queue, "expected_start_at": rfc3339(now) if is_late else expected}
+
+
+def with_queue(rows: QuerySet[Compile], tenant_id: UUID) -> QuerySet[Compile]:
+    """The compiles of a list, each with the step that may wait: one query for all."""
+    running = StepRun.objects.of_tenant(tenant_id).filter(status=StepStatus.RUNNING)
+    return rows.prefetch_related(Prefetch("steps", queryset=running, to_attr="running_steps"))
 
 
 class FailureShape(Shape[Compile]):
@@ -66,6 +96,9 @@ class CompileSummary(Shape[Compile]):  # as lists have it
     artifact = PublicId(Prefix.ARTIFACT, source="artifact_id", allow_null=True)
     ablation = AblationPartShape(allow_null=True)
     failure = FailureShape(allow_null=True)
+    queue = QueueShape(
+        allow_null=True, help_text="While it waits for a runner: the place of its job among all that wait for one."
+    )
     sequence = s.IntegerField(source="event_seq", help_text="Number of the newest event.")
     created_at = Time()
     started_at = Time(allow_null=True)
@@ -74,6 +107,14 @@ class CompileSummary(Shape[Compile]):  # as lists have it
 
     def get_evaluation(self, row: Compile) -> dict[str, Any] | None:
         return None if row.evaluation is None else without_card(row.evaluation)
+
+    def get_queue(self, row: Compile) -> dict[str, Any] | None:
+        if row.status in TERMINAL:
+            return None
+        steps: Iterable[StepRun] | None = getattr(row, "running_steps", None)
+        if steps is None:
+            steps = StepRun.objects.of_tenant(row.tenant_id).filter(compile=row, status=StepStatus.RUNNING)
+        return next((queue for queue in map(queue_of, steps) if queue is not None), None)
 
     def get_ablation(self, row: Compile) -> Compile | None:
         return None if row.ablation_of is None else row
@@ -103,6 +144,7 @@ class CompileShape(CompileSummary):
 
 class CompileNotice(CompileSummary):  # as webhooks tell of it: without what its owner wrote and was told at the start
     estimate = None  # type: ignore[assignment]
+    queue = None  # type: ignore[assignment]
     url = s.CharField()
 
     def get_url(self, row: Compile) -> str:
@@ -113,14 +155,6 @@ class ProgressShape(Shape[StepRun]):
     done = s.IntegerField()
     total = s.IntegerField()
     message = s.CharField()
-
-
-class QueueShape(s.Serializer[Any]):
-    place = s.IntegerField(help_text="From 1: so many of the jobs that wait for a runner are before it, and itself.")
-    of = s.IntegerField(help_text="Jobs that wait for the same runners.")
-    expected_start_at = s.DateTimeField(
-        allow_null=True, help_text="An estimate, renewed while it waits; null where nothing is known."
-    )
 
 
 class StepShape(Shape[StepRun]):
@@ -143,7 +177,7 @@ class StepShape(Shape[StepRun]):
         return STEPS.index(StepName(row.name))
 
     def get_queue(self, row: StepRun) -> dict[str, Any] | None:
-        return row.queue if row.status == StepStatus.RUNNING else None
+        return queue_of(row)
 
     def get_estimate(self, row: StepRun) -> dict[str, Any] | None:
         return row.estimate or None

@@ -36,7 +36,7 @@ from backend.runner_jobs import own_absence, preemption, turns
 from backend.runner_jobs.checkpoints import checkpoint_changes, forget_checkpoint, forget_superseded, warn_unkept
 from backend.runner_jobs.models import RunnerJob, RunnerJobStatus
 from backend.runner_jobs.queue_places import leave_queue, pause_in_queue
-from backend.runner_jobs.wasted_attempts import OF_ONE_RUNNER, book_lost_attempt, not_before
+from backend.runner_jobs.wasted_attempts import book_lost_attempt, not_before
 from backend.tenants.isolation import tenant_scope
 from backend.wakeups import RUNNERS, announce
 
@@ -87,37 +87,31 @@ def _last_checkpoint(compile_id: UUID | None, payload_sha256: str) -> str:
     return digest or ""
 
 
-def _fails_elsewhere(runner: str) -> Q:
-    """The jobs that wait for what another runner lacks."""
-    return Q(error_code__in=OF_ONE_RUNNER) & ~Q(runner=runner[:100])
-
-
 def claim(runner: str, kinds: list[RunnerJobKind]) -> Claim | None:
     """Hand the runner the queued job of these kinds whose turn it is, or None. Raises Unavailable, with the job still
     queued, while its payload cannot be read."""
     token = secrets.token_urlsafe(32)
-    if own_absence.may_take_over():
-        queued = Q()
+    takes_over = own_absence.may_take_over()
+    if takes_over:
         for job_id in list(_exhausted_jobs().filter(kind__in=kinds).values_list("id", flat=True)[:20]):
             _give_up(job_id)
-    else:
-        queued = Q(token_sha256="")
+    claimant = turns.Claimant(runner=runner[:100], kinds=kinds, takes_over=takes_over)
     with transaction.atomic():
-        jobs = RunnerJob.objects.filter(
-            queued, status=RunnerJobStatus.QUEUED, kind__in=kinds, attempts_in_vain__lt=MAX_ATTEMPTS
-        )
-        row = turns.lock_next(jobs.filter(turns.may_be_claimed(timezone.now()) | _fails_elsewhere(runner)))
+        row = turns.lock_next(claimant)
         if row is None:
             return None
-        row.status = RunnerJobStatus.LEASED
         row.attempts += 1
-        row.attempts_in_vain += 1
-        row.not_before = row.preempt_asked_at = None
-        row.runner = runner[:100]
-        row.token_sha256 = _hash(token)
-        row.started_at = timezone.now()  # of this attempt
-        row.save()
-        _prolong(row.id)
+        RunnerJob.objects.filter(id=row.id).update(
+            status=RunnerJobStatus.LEASED,
+            attempts=row.attempts,
+            attempts_in_vain=row.attempts_in_vain + 1,
+            not_before=None,
+            preempt_asked_at=None,
+            runner=claimant.runner,
+            token_sha256=_hash(token),
+            started_at=timezone.now(),  # of this attempt
+            lease_until=Now() + timedelta(seconds=settings.KOLM_RUNNER_LEASE_S),
+        )
         payload = _payload(row)
         checkpoint = row.checkpoint_sha256 or None
         if checkpoint is not None and not has_blob(row.tenant_id, checkpoint):
@@ -193,8 +187,7 @@ def heartbeat(job_id: UUID, token: str, progress: Progress) -> HeartbeatAnswer:
         job.refresh_from_db(fields=["cancel_requested", "checkpoint_sha256", "checkpoint_step", "attempts_in_vain"])
         # a job is canceled with its compile: whose last event is told, or whose step another job now has
         if job.compile_id is not None and not job.cancel_requested:
-            if job.shown_place is not None:
-                leave_queue(job)
+            leave_queue(job)
             if progress.n_steps > 0:
                 _show(job, progress)
                 warn_unkept(job, progress)

@@ -17,6 +17,9 @@ class RunnerJobStatus(StrEnum):
     CANCELED = "canceled"
 
 
+_IS_QUEUED = models.Q(status=RunnerJobStatus.QUEUED.value)
+
+
 class Runner(models.Model):
     """A runner as it reports itself: `report` is `base_checks.RunnerReport`. One that has not reported for minutes is
     not counted on."""
@@ -34,8 +37,8 @@ class RunnerJob(models.Model):
 
     For its turn (`turns`): the `weight` of the tenant's plan when the job was offered; since when it has been
     `queued_at` (null: since its creation), how many seconds runners had worked on it before (`ran_s`), what was left at
-    the last sign of life (`left_s`, at `left_at`), when its runner was asked to give it back (`preempt_asked_at`), and
-    the place that its owner was shown last (`shown_place`)."""
+    the last sign of life (`left_s`, at `left_at`), and when its runner was asked to give it back
+    (`preempt_asked_at`)."""
 
     id = models.UUIDField(primary_key=True, default=new_uuid7)
     tenant_id = models.UUIDField()
@@ -62,7 +65,6 @@ class RunnerJob(models.Model):
     left_s = models.FloatField(null=True)
     left_at = models.DateTimeField(null=True)
     preempt_asked_at = models.DateTimeField(null=True)
-    shown_place = models.JSONField(null=True)
     result_sha256 = models.CharField(max_length=64, blank=True)
     error_code = models.CharField(max_length=64, blank=True)
     error_sha256 = models.CharField(max_length=64, blank=True)
@@ -75,7 +77,13 @@ class RunnerJob(models.Model):
     settled_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["status", "kind", "created_at"], name="runner_job_queue")]
+        indexes = [
+            models.Index(fields=["status", "kind", "created_at"], name="runner_job_queue"),
+            models.Index(fields=["tenant_id", "created_at", "id"], name="runner_job_heads", condition=_IS_QUEUED),
+            models.Index(
+                fields=["kind"], name="runner_job_exhausted", condition=_IS_QUEUED & models.Q(attempts_in_vain__gte=4)
+            ),
+        ]
 
 
 class RunnerTurn(models.Model):
@@ -89,3 +97,12 @@ class RunnerTurn(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["ended_at"], name="runner_turn_lately")]
+
+
+class RunnerPlace(models.Model):
+    """The line about its place that the owner of a waiting job was shown last. Not a column of the job: a claim passes
+    over a job whose row somebody has locked, and its tenant would lose a turn whenever it was shown a place."""
+
+    job_id = models.UUIDField(primary_key=True)
+    words = models.CharField(max_length=200)
+    shown_at = models.DateTimeField()

@@ -1,16 +1,15 @@
 """Preemption of a job at work: at a heartbeat it is asked to give its runner to another tenant's, by
 `fair_turns.preemptions`. It hands over a checkpoint, is queued again, and goes on from there when its turn comes."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.conf import settings
-from django.db.models import Q
 from django.utils import timezone
 
 from backend.domain.jobs.fair_turns import AT_ONCE, Preemption, WorkingJob, preemptions
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 from backend.runner_jobs.models import Runner, RunnerJob, RunnerJobStatus
-from backend.runner_jobs.turns import oldest_of_each, used_lately, waiting_now
+from backend.runner_jobs.turns import first_in_turn, used_lately
 
 IDLE_S = 5.0  # a runner that is free has taken a job by then
 GIVES_WAY_WITHIN_S = 180.0  # who was asked, and is still at work after that, is not counted on: a release of before
@@ -37,12 +36,16 @@ def must_give_way(job: RunnerJob) -> bool:
 
 def due_preemptions(now: datetime) -> list[Preemption]:
     """Each job at work that gives way, now or when its slice is over, to the tenant that it gives way to."""
-    waits = Q(queued_at=None, created_at__lt=now - timedelta(seconds=IDLE_S))
-    waits |= Q(queued_at__lt=now - timedelta(seconds=IDLE_S))
-    heads = oldest_of_each(waiting_now(now).filter(waits))
+    working = [job for job in jobs_at_work(now) if job.may_stop or job.is_asked]
+    if not working:
+        return []
+    kinds = frozenset[RunnerJobKind]().union(*(job.kinds for job in working))
+    # of a kind each job at work is given to one, and passed over by one of its own tenant, at most
+    heads = first_in_turn(now, kinds, idle_s=IDLE_S, most=2 * len(working))
     if not heads:
         return []
-    return preemptions(jobs_at_work(now), heads, used_lately(), slice_s=float(settings.KOLM_RUNNER_SLICE_S))
+    used_s = used_lately(of={job.tenant_id for job in (*working, *heads)})
+    return preemptions(working, heads, used_s, slice_s=float(settings.KOLM_RUNNER_SLICE_S))
 
 
 def jobs_at_work(now: datetime) -> list[WorkingJob]:
@@ -64,7 +67,7 @@ def _working_job(row: RunnerJob, kinds: list[str] | None, now: datetime) -> Work
         elapsed_s=(now - row.started_at).total_seconds() if row.started_at else 0.0,
         weight=row.weight,
         may_stop=not row.attempts_in_vain and asked_s is None,
-        is_asked=asked_s is not None and asked_s < GIVES_WAY_WITHIN_S,
+        is_asked=asked_s is not None and abs(asked_s) < GIVES_WAY_WITHIN_S,
         left_s=left_s,
     )
 

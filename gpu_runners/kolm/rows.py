@@ -52,6 +52,7 @@ class Compile(Row):
     gate: Json | None = None
     artifact: str | None = None
     ablation: Json | None = None
+    queue: Json | None = None
     failure: Failure | None = None
     sequence: int = 0
     spec: Json | None = None

@@ -35,6 +35,15 @@ class Arm:
     n_preempted: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What one look takes: on the clock, and of the asking process's CPU, without Postgres."""
+
+    p50_ms: float
+    p95_ms: float
+    cpu_ms: float
+
+
 Arms = dict[tuple[str, bool], list[Arm]]
 ARM = {False: "first in, first out", True: "turns"}
 
@@ -69,8 +78,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--days", nargs="+", choices=list(HOURS), default=list(HOURS))
     parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--costs", action="store_true", help="measure what looks at a long queue cost, and nothing else"
+    )
     options = parser.parse_args()
     _prepare()
+    if options.costs:
+        print("\n".join(_cost_lines(_claims())))
+        return 0
     arms = {
         (day, is_fair): [measure(seed, is_fair=is_fair, hours=HOURS[day]) for seed in range(options.seeds)]
         for day in options.days
@@ -96,19 +111,23 @@ def _prepare() -> None:
     call_command("install_tenant_key")
 
 
-def _claims() -> dict[str, tuple[float, float]]:
+def _claims() -> dict[str, Cost]:
     """Milliseconds (p50, p95) of looks at a long queue: 10,000 jobs of 1,000 tenants."""
     from django.utils import timezone
 
     from backend.runner_jobs import leases, preemption, queue_places
+    from backend.runner_jobs.models import RunnerJob
     from tests.bench.fair_queue_world import KINDS
 
     _fill()
+    before = _timed(_claim_of_before)
+    claim = _timed(lambda: leases.claim("r1", KINDS))
+    RunnerJob.objects.filter(status="leased").update(attempts_in_vain=0)  # each has kept a checkpoint
     return {
-        "first in, first out: the claim's statement of before": _timed(_claim_of_before),
-        "turns: the whole claim, with lease and payload": _timed(lambda: leases.claim("r1", KINDS)),
+        "first in, first out: the claim's statement of before": before,
+        "turns: the whole claim, with lease and payload": claim,
         "a heartbeat's look for a job to give way to": _timed(lambda: preemption.due_preemptions(timezone.now())),
-        "all places and expected starts, once every 3 s": _timed(lambda: queue_places.lines_now(timezone.now()), n=10),
+        "all places and expected starts, once every 3 s": _timed(lambda: queue_places.pools_now(timezone.now()), n=10),
     }
 
 
@@ -151,17 +170,18 @@ def _claim_of_before() -> None:
         assert jobs.filter(attempts_in_vain__lt=4).order_by("created_at").first() is not None
 
 
-def _timed(act: Callable[[], object], *, n: int = N_ROUNDS) -> tuple[float, float]:
+def _timed(act: Callable[[], object], *, n: int = N_ROUNDS) -> Cost:
     act()
-    took = []
+    took, cpu_began = [], time.process_time()
     for _ in range(n):
         began = time.perf_counter()
         act()
         took.append((time.perf_counter() - began) * 1000)
-    return statistics.median(took), quantile(took, 0.95)
+    cpu_ms = (time.process_time() - cpu_began) * 1000 / n
+    return Cost(p50_ms=statistics.median(took), p95_ms=quantile(took, 0.95), cpu_ms=cpu_ms)
 
 
-def _page(arms: Arms, claims: dict[str, tuple[float, float]], n_seeds: int) -> str:
+def _page(arms: Arms, claims: dict[str, Cost], n_seeds: int) -> str:
     lines = [
         "# The queue of runner jobs",
         "",
@@ -184,13 +204,19 @@ def _page(arms: Arms, claims: dict[str, tuple[float, float]], n_seeds: int) -> s
             for (day, is_fair), days in arms.items()
         ),
         "",
-        f"With {N_QUEUED:,} queued jobs of {N_TENANTS:,} tenants and {N_TURNS:,} turns in the window:",
-        "",
-        "| | p50, ms | p95, ms |",
-        "|---|---|---|",
-        *(f"| {name} | {p50:.1f} | {p95:.1f} |" for name, (p50, p95) in claims.items()),
+        *_cost_lines(claims),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _cost_lines(claims: dict[str, Cost]) -> list[str]:
+    return [
+        f"With {N_QUEUED:,} queued jobs of {N_TENANTS:,} tenants and {N_TURNS:,} turns in the window:",
+        "",
+        "| | p50, ms | p95, ms | CPU of the asking process, ms |",
+        "|---|---|---|---|",
+        *(f"| {name} | {cost.p50_ms:.1f} | {cost.p95_ms:.1f} | {cost.cpu_ms:.1f} |" for name, cost in claims.items()),
+    ]
 
 
 def _cells(days: list[Arm]) -> list[str]:

@@ -18,7 +18,7 @@ from backend.compiles.api.serializers import EstimateQuery, ResumeRequest
 from backend.compiles.api.shapes import EstimateShape
 from backend.compiles.lifecycle import submission, transitions
 from backend.compiles.models import Candidate, Compile, Slice, StepRun
-from backend.compiles.shapes import CandidateShape, CompileShape, CompileSummary, SliceShape, StepShape
+from backend.compiles.shapes import CandidateShape, CompileShape, CompileSummary, SliceShape, StepShape, with_queue
 from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.lifecycle import CompileStatus
@@ -69,6 +69,7 @@ class CompilesView(APIView):
             if name in request.query_params:
                 rows = rows.filter(**{name: request.query_params[name]})
         filters = ("status", "name")
+        rows = with_queue(rows, request.auth.tenant_id)
         return list_page(request, rows, prefix=Prefix.COMPILE, render=CompileSummary.of, filters=filters)
 
     @extend_schema(

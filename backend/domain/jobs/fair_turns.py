@@ -95,9 +95,9 @@ def preemptions(
     """Return which job gives way to which tenant's: one runner a waiting tenant, in the order of turns.
 
     A job gives way to one of another tenant that used less, once it has worked for `slice_s`, and for as long as the
-    other one has worked before: two long trainings change places after 2, 2, 4, 6, 10 minutes and not every other one,
-    while a job that has not begun waits for a slice at most. Of several the one gives way that may do so first, and
-    among those the one whose tenant used the most."""
+    other one has worked before, a window at most: two long trainings change places after 2, 2, 4, 6, 10 minutes and not
+    every other one, while a job that has not begun waits for a slice at most. Of several the one gives way that may do
+    so first, and among those the one whose tenant used the most."""
     left = {job.job_id: job for job in working if job.may_stop or job.is_asked}
     out = []
     for head in in_turn(heads, used_s):
@@ -112,7 +112,7 @@ def preemptions(
 
 
 def _gives_way_in(job: WorkingJob, head: WaitingJob, slice_s: float) -> float:
-    return 0.0 if job.is_asked else max(0.0, max(slice_s, head.ran_s) - job.elapsed_s)
+    return 0.0 if job.is_asked else max(0.0, max(slice_s, min(head.ran_s, WINDOW_S)) - job.elapsed_s)
 
 
 def _may_give_way(job: WorkingJob, head: WaitingJob, used_s: Mapping[UUID, float], mine: float) -> bool:

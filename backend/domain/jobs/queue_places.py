@@ -2,20 +2,24 @@
 
 A place counts the jobs that would start before it if nothing new came. A start follows from what the jobs at work have
 left, as their runners say, and from what the waiting ones before it are likely to take; a runner whose job says nothing
-promises nobody a start.
+promises nobody a start. Ten thousand waiting jobs are columns here, not values: the whole is played every few seconds.
 """
 
 import heapq
 import math
-from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
-from backend.domain.jobs.fair_turns import AT_WORK_S, Preemption, WaitingJob, WorkingJob, turn_key
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.domain.jobs.fair_turns import AT_WORK_S, Preemption, WorkingJob
 from backend.domain.jobs.runner_jobs import RunnerJobKind
 
 HANDOVER_S = 15.0  # from the word to give way to the next job's beginning (measured in docs/benchmarks/queue.md)
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,38 +31,51 @@ class Place:
     starts_in_s: float | None
 
 
-def turns_ahead(waiting: Sequence[WaitingJob], used_s: Mapping[UUID, float]) -> list[WaitingJob]:
-    """All waiting jobs in the order in which they would be handed out: each turn counts what its job is likely to take
-    for its tenant, AT_WORK_S where that is not known."""
-    of_tenant: dict[UUID, deque[WaitingJob]] = defaultdict(deque)
-    for job in sorted(waiting, key=lambda job: (job.created_at, job.job_id.int)):
-        of_tenant[job.tenant_id].append(job)
-    used = {tenant: used_s.get(tenant, 0.0) for tenant in of_tenant}
-    heap = [(turn_key(jobs[0], used[tenant]), tenant) for tenant, jobs in of_tenant.items()]
-    heapq.heapify(heap)
-    order = []
-    while heap:
-        _, tenant = heapq.heappop(heap)
-        job = of_tenant[tenant].popleft()
-        order.append(job)
-        used[tenant] += max(AT_WORK_S, job.left_s or 0.0)
-        if of_tenant[tenant]:
-            heapq.heappush(heap, (turn_key(of_tenant[tenant][0], used[tenant]), tenant))
-    return order
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingColumns:
+    """Waiting jobs, the oldest first (what breaks a tie between tenants): of which `tenant` each is (a number from 0),
+    its `weight`, and how long it is likely to take, `left_s`, NaN where that is not known. All (n,)."""
+
+    tenant: Ints
+    weight: Floats
+    left_s: Floats
 
 
-def places(
-    order: Sequence[WaitingJob], working: Iterable[WorkingJob], preempted: Iterable[Preemption], *, n_runners: int
-) -> dict[UUID, Place]:
-    """The place of each job of an order of turns, on `n_runners` runners, of which those of `working` are taken."""
+def turns_ahead(waiting: WaitingColumns, used_s: Floats) -> Ints:
+    """Return the row numbers in the order in which the jobs would be handed out, (n,). `used_s` are the seconds of each
+    tenant. Each turn counts what its job is likely to take for its tenant, AT_WORK_S where that is not known.
+
+    Within a tenant the oldest goes first, so that no job has a smaller share than the one before it. To play the turns
+    is then to sort by that share."""
+    if not len(waiting.tenant):
+        return np.zeros(0, dtype=np.int64)
+    by_tenant = np.argsort(waiting.tenant, kind="stable")
+    tenant, takes_s = waiting.tenant[by_tenant], np.fmax(AT_WORK_S, waiting.left_s[by_tenant])  # (n,), NaN: AT_WORK_S
+    first = np.flatnonzero(np.diff(tenant, prepend=-1))  # (n_tenants,) the row at which each begins
+    before_s = np.cumsum(takes_s) - takes_s
+    before_s -= np.repeat(before_s[first], np.diff(first, append=len(tenant)))
+    # rounded: the sums of two even tenants differ in the last bits
+    share = np.round((used_s[tenant] + before_s) / np.maximum(1.0, waiting.weight[by_tenant]), 6)
+    for begin, end in zip(first, [*first[1:], len(tenant)], strict=True):
+        np.maximum.accumulate(share[begin:end], out=share[begin:end])  # a plan of more weight, halfway through
+    key = np.empty_like(share)
+    key[by_tenant] = share
+    return np.argsort(key, kind="stable")
+
+
+def starts(
+    left_s: Sequence[float], working: Iterable[WorkingJob], preempted: Iterable[Preemption], *, n_runners: int
+) -> list[float]:
+    """Seconds until each job of an order of turns begins, inf where nothing is known, on `n_runners` runners, of which
+    those of `working` are taken. `left_s` is what each is likely to take, NaN where that is not known."""
     free_at = _free_at(list(working), preempted, n_runners)
+    if not free_at:
+        return [math.inf] * len(left_s)
     heapq.heapify(free_at)
-    out = {}
-    for i, job in enumerate(order, start=1):
-        at = heapq.heappop(free_at) if free_at else math.inf
-        out[job.job_id] = Place(place=i, of=len(order), starts_in_s=at if math.isfinite(at) else None)
-        if free_at or math.isfinite(at):
-            heapq.heappush(free_at, at + job.left_s if job.left_s is not None else math.inf)
+    out = []
+    for seconds in left_s:
+        out.append(free_at[0])
+        heapq.heapreplace(free_at, math.inf if math.isnan(seconds) else free_at[0] + seconds)
     return out
 
 

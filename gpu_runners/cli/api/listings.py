@@ -107,11 +107,16 @@ def show(*, id: str, wrong: bool, choice: Choice, as_json: bool, connect: Connec
 
 def _print_compiles(rows: list[Compile]) -> None:
     cells = (
-        (row.id, row.name, row.status, score(row.k_score_ppm), usd(row.spent_microusd), when(row.created_at))
+        (row.id, row.name, _status(row), score(row.k_score_ppm), usd(row.spent_microusd), when(row.created_at))
         for row in rows
     )
     titles = ("id", "name", "status", "K-score", "spent", "created")
     print_table(titles, cells, right=(3, 4), none="No compile fits. `kolm compile SPEC` starts one.")
+
+
+def _status(row: Compile) -> str:
+    """The status, and the place in the queue of one that waits for a runner."""
+    return f"{row.status}, place {row.queue['place']} of {row.queue['of']}" if row.queue else row.status
 
 
 def _print_uploads(rows: list[Upload]) -> None:
@@ -134,6 +139,9 @@ def _print_compile(client: Client, row: dict[str, Any]) -> None:
     names = ("id", "name", "status", "k_score_ppm", "artifact", "budget_microusd", "spent_microusd", "waste_microusd",
              "created_at", "started_at", "ended_at")  # fmt: skip
     print_members({name: row.get(name) for name in names})
+    if queue := row.get("queue"):
+        start = f", expected to start about {when(queue['expected_start_at'])}" if queue["expected_start_at"] else ""
+        print(f"waits for a runner: place {queue['place']} of {queue['of']}{start}")
     failure, gate = row.get("failure"), row.get("gate") or {}
     if failure:
         print(f"{failure.get('step') or 'compile'}: {failure.get('message')} ({failure.get('code')})")

@@ -1,11 +1,13 @@
 """Turns of tenants at the runners, on a real queue: who is next, who gives way, and what that costs."""
 
+import random
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 import pytest
@@ -17,12 +19,12 @@ from backend.blobs import put_blob
 from backend.compiles.models import Compile, StepRun
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.jobs.absence import Absence
-from backend.domain.jobs.fair_turns import WINDOW_S
+from backend.domain.jobs.fair_turns import WINDOW_S, WaitingJob, in_turn
 from backend.domain.jobs.runner_jobs import Claim, HeartbeatAnswer, Progress, RunnerJobKind
 from backend.domain.lifecycle import StepName, StepStatus
 from backend.runner_jobs import leases, own_absence, queue_places, turns
 from backend.runner_jobs.leases import MAX_ATTEMPTS, Offer
-from backend.runner_jobs.models import Runner, RunnerJob, RunnerJobStatus, RunnerTurn
+from backend.runner_jobs.models import Runner, RunnerJob, RunnerJobStatus, RunnerPlace, RunnerTurn
 from backend.tenants.isolation import tenant_scope
 from backend.tenants.models import Tenant
 from backend.usage.models import UsageFact
@@ -39,7 +41,7 @@ KINDS = [RunnerJobKind.DISTILL, RunnerJobKind.EVALUATE]
 def queue_is_empty(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody's job, no turn of anybody, no runner, and a web process that was never away."""
     monkeypatch.setattr(own_absence, "absence", Absence(break_s=1e9))
-    for model in (RunnerJob, RunnerTurn, Runner):
+    for model in (RunnerJob, RunnerTurn, RunnerPlace, Runner):
         model.objects.all().delete()
 
 
@@ -125,6 +127,61 @@ def test_what_somebody_waits_for_at_the_other_end_goes_before_all_turns() -> Non
     asked = queue(other, kind=RunnerJobKind.INFER, waits_s=0)
     assert job_of(claimed(kinds=[*KINDS, RunnerJobKind.INFER])).id == asked.id
     assert asked.id not in RunnerTurn.objects.values_list("id", flat=True)
+
+
+def test_a_claim_takes_what_the_rule_says_of_any_queue() -> None:
+    rng = random.Random(7)
+    now = timezone.now()
+    tenants = [make_tenant() for _ in range(6)]
+    for tenant in tenants:
+        for _ in range(rng.randint(1, 4)):
+            job = queue(tenant, kind=rng.choice(KINDS), waits_s=rng.uniform(10, 900))
+            RunnerJob.objects.filter(id=job.id).update(weight=rng.choice([1, 2, 4]))
+        ended = now - timedelta(seconds=rng.uniform(0, 3500))
+        began = ended - timedelta(seconds=rng.choice([0, 300, 900]))
+        RunnerTurn.objects.create(tenant_id=tenant.id, started_at=began, ended_at=ended)
+    while waiting := list(RunnerJob.objects.filter(status=RunnerJobStatus.QUEUED).order_by("-created_at")):
+        heads = [as_the_rule_reads(job) for job in {job.tenant_id: job for job in waiting}.values()]
+        expected = in_turn(heads, turns.used_lately())[0].job_id
+        assert job_of(claimed()).id == expected
+
+
+def as_the_rule_reads(job: RunnerJob) -> WaitingJob:
+    return WaitingJob(
+        job_id=job.id,
+        tenant_id=job.tenant_id,
+        kind=RunnerJobKind(job.kind),
+        created_at=job.created_at.timestamp(),
+        weight=job.weight,
+    )
+
+
+@pytest.mark.parametrize("hours", [-30, 30])
+def test_a_clock_that_jumped_for_a_while_costs_a_tenant_one_window_at_most(hours: int) -> None:
+    struck, other = make_tenant(), make_tenant()
+    queue(struck)
+    claim = claimed()
+    worked(claim, 100)
+    with clock_ahead_by(timedelta(hours=hours)):
+        finish(claim)
+    queue(struck, waits_s=20)
+    queue(other, waits_s=10)
+    assert turns.used_lately().get(struck.id, 0.0) <= 101
+    assert {job_of(claimed(name)).tenant_id for name in ("r1", "r2")} == {struck.id, other.id}
+    assert turns.forget_turns() == (1 if hours > 0 else 0)
+
+
+def test_a_pause_that_a_jumped_clock_set_does_not_keep_a_job_for_a_day() -> None:
+    job = queue(make_tenant())
+    RunnerJob.objects.filter(id=job.id).update(not_before=timezone.now() + timedelta(hours=30))
+    assert job_of(claimed()).id == job.id
+
+
+@contextmanager
+def clock_ahead_by(step: timedelta) -> Iterator[None]:
+    real = timezone.now
+    with patch("django.utils.timezone.now", lambda: real() + step):
+        yield
 
 
 @contextmanager
@@ -215,6 +272,33 @@ def test_a_long_training_gives_way_at_its_checkpoint_goes_on_from_there_and_is_p
     assert "paused at step 130, where it goes on: another team's turn" in messages
 
 
+def test_a_tenant_that_is_being_shown_its_place_loses_no_turn(rows) -> None:
+    """Before, the place was a column of the job: its row was locked meanwhile, and a claim passed over it."""
+    long, short = rows
+    queue(short, waits_s=100)
+    queue(long, waits_s=50)
+    ((id, line), _) = lines().items()
+    is_shown, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        try:
+            with transaction.atomic():
+                assert queue_places.show_line(id, line) == 1
+                is_shown.set()
+                release.wait(10)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert is_shown.wait(10)
+    try:
+        assert job_of(claimed("r1")).id == id
+    finally:
+        release.set()
+        thread.join()
+
+
 def test_any_number_of_turns_costs_no_attempt(rows) -> None:
     long, short = rows
     queue(long)
@@ -297,9 +381,23 @@ def show() -> int:
     return queue_places.show_places()
 
 
+def lines() -> dict[UUID, queue_places.Line]:
+    """The line of every waiting job."""
+    queue = queue_places.pools_now(timezone.now())
+    return {UUID(job.job_id): pool.line(row) for pool in queue for row, job in enumerate(pool.jobs)}
+
+
 def step_in_api(row: Compile) -> dict[str, Any]:
     answer = Client().get(f"/v1/compiles/{public_id(row)}/steps", headers=bearer(make_api_key(row.tenant_id)))
     return next(step for step in answer.json()["data"] if step["name"] == STEP)
+
+
+def compile_in_api(row: Compile, *, listed: bool = False) -> dict[str, Any]:
+    headers = bearer(make_api_key(row.tenant_id))
+    if listed:
+        return next(one for one in Client().get("/v1/compiles", headers=headers).json()["data"])
+    answer: dict[str, Any] = Client().get(f"/v1/compiles/{public_id(row)}", headers=headers).json()
+    return answer
 
 
 def test_a_waiting_job_has_its_place_and_its_expected_start_in_step_events_and_api(rows) -> None:
@@ -319,11 +417,24 @@ def test_a_waiting_job_has_its_place_and_its_expected_start_in_step_events_and_a
         event = short.events.order_by("seq").last()
     assert event is not None
     assert event.data["queue"] == shown["queue"]
+    assert compile_in_api(short)["queue"] == shown["queue"]
+    assert compile_in_api(short, listed=True)["queue"] == shown["queue"]
     assert show() == 0, "nothing is new"
     finish(claim)
     beat(claimed("r1"))
     assert step_in_api(short)["queue"] is None
+    assert compile_in_api(short)["queue"] is None
     assert step_in_api(short)["progress"]["message"] == "a runner has taken the job"
+
+
+def test_an_expected_start_that_is_over_is_never_shown_as_past(rows) -> None:
+    _, short = rows
+    past = {"place": 1, "of": 1, "expected_start_at": "2026-01-01T00:00:00.000Z"}
+    with tenant_scope(short.tenant_id):
+        StepRun.objects.filter(compile=short, name=STEP).update(status=StepStatus.RUNNING, queue=past)
+    before = timezone.now().replace(microsecond=0)
+    for shown in (step_in_api(short)["queue"], compile_in_api(short)["queue"]):
+        assert datetime.fromisoformat(shown["expected_start_at"]) >= before
 
 
 def test_a_start_is_expected_by_what_jobs_of_the_kind_took_lately(rows) -> None:
@@ -337,9 +448,9 @@ def test_a_start_is_expected_by_what_jobs_of_the_kind_took_lately(rows) -> None:
     beat(claimed("r1"), step=1, n_steps=10, eta_s=60.0)
     RunnerTurn.objects.all().delete()
     first, second = queue(short, waits_s=30), queue(short, waits_s=20)
-    lines = dict(queue_places.lines_now(timezone.now()))
-    assert lines[first.id].place.starts_in_s == pytest.approx(60, abs=5)
-    assert lines[second.id].place.starts_in_s == pytest.approx(660, abs=10)
+    expected = lines()
+    assert expected[first.id].place.starts_in_s == pytest.approx(60, abs=5)
+    assert expected[second.id].place.starts_in_s == pytest.approx(660, abs=10)
 
 
 def test_a_job_that_no_runner_takes_is_told_so(rows) -> None:
@@ -352,10 +463,9 @@ def test_a_job_that_no_runner_takes_is_told_so(rows) -> None:
 def test_a_job_that_a_runner_took_meanwhile_is_shown_no_place(rows) -> None:
     _, short = rows
     queue(short)
-    ((id, line),) = queue_places.lines_now(timezone.now())
-    job = RunnerJob.objects.get(id=id)
+    ((id, line),) = lines().items()
     claimed("r1")
-    assert queue_places._show(job, line) == 0
+    assert queue_places.show_line(id, line) == 0
     assert step_in_api(short)["queue"] is None
 
 
@@ -370,4 +480,4 @@ def test_what_no_runner_may_take_yet_moves_nobody_and_has_no_place(rows) -> None
     assert not beat(claim).preempt
     RunnerJob.objects.filter(id=later.id).update(not_before=None, attempts_in_vain=MAX_ATTEMPTS)
     assert not beat(claim).preempt
-    assert queue_places.lines_now(timezone.now()) == []
+    assert lines() == {}

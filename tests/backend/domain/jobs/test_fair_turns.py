@@ -162,6 +162,11 @@ def test_a_runner_that_was_asked_already_stands_for_the_tenant_that_waits() -> N
     assert asked(two, [waits(B), waits(C)], {A: 1460.0}) == [(1, 0.0), (2, 0.0)]
 
 
+def test_a_job_that_ran_for_a_day_waits_for_a_window_at_most() -> None:
+    """As after a clock that jumped."""
+    assert asked([working(1, A, WINDOW_S)], [waits(B, ran_s=86_400.0)], {A: 7000.0}) == [(1, 0.0)]
+
+
 def test_two_long_trainings_change_places_ever_more_seldom() -> None:
     """Turns of 2, 2, 4, 6, 10 ... minutes: an hour and an hour take some ten changes and not sixty."""
     ran = {A: 0.0, B: 0.0}
