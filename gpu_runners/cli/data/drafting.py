@@ -115,9 +115,8 @@ def _look(data: str, columns: Mapping[str, Any], *, asks: bool) -> "Source":
     inputs, output = ask_columns(source)
     if (tuple(inputs), output) == (mapping.inputs, mapping.output):
         return source
-    rest = {"group": mapping.group, "split": mapping.split}
-    rest = {role: name for role, name in rest.items() if name not in (*inputs, output)}
-    source = look(data, input=inputs, output=output, **rest)
+    group, split = (name if name not in (*inputs, output) else None for name in (mapping.group, mapping.split))
+    source = look(data, input=inputs, output=output, group=group, split=split)
     print_source(source)
     return source
 
