@@ -63,8 +63,14 @@ class LazyGroup(click.Group):
         return names or click.Command.shell_complete(self, ctx, incomplete)
 
 
+OTHER_NAMES = {"list": "ls", "remove": "rm", "delete": "rm", "new": "create"}  # what other tools call an action
+
+
 class Actions(click.Group):
     """The actions of one noun, in the order in which they are written, their texts whole."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name) or super().get_command(ctx, OTHER_NAMES.get(cmd_name, cmd_name))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)

@@ -134,7 +134,7 @@ def _answer(words: list[str]) -> int:
         return end.exit_code
     except click.UsageError as error:
         return _refuse(error)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):  # click's is Ctrl-C, or the end of the input, at a question
         print("kolm: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # `kolm inspect x | head`

@@ -42,11 +42,12 @@ class _Count(click.ParamType[int]):
 
 
 AMOUNT, COUNT = _Amount(), _Count()
+PATH = click.Path(readable=False)  # a text as it was typed; what it adds is that a shell completes it with files
 
 
 def file_argument(command: Command) -> Command:
     """Add FILE, the path of a `.kolm`; the command gets `file`."""
-    return click.argument("file", metavar="FILE", help="a .kolm file")(command)
+    return click.argument("file", type=PATH, metavar="FILE", help="a .kolm file")(command)
 
 
 def json_option(text: str = "print the API's answer") -> Callable[[Command], Command]:
@@ -60,7 +61,7 @@ def trust_options(verb: str) -> Callable[[Command], Command]:
     def add(command: Command) -> Command:
         text = f"{verb} an intact file although nobody vouches for its key"
         command = click.option("--allow-untrusted", is_flag=True, help=text)(command)
-        return click.option("--keyring", metavar="FILE", help=KEYRING_HELP)(command)
+        return click.option("--keyring", type=PATH, metavar="FILE", help=KEYRING_HELP)(command)
 
     return add
 

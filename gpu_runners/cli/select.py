@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from gpu_runners.cli.options import json_option
+from gpu_runners.cli.options import PATH, json_option
 from gpu_runners.selecting.request import Request
 from gpu_runners.selecting.run import select
 
@@ -86,16 +86,16 @@ def _method_options(act: Act) -> Act:
 
 
 @click.command("select", epilog=DESCRIPTION)
-@click.argument("file", metavar="FILE", help="JSON lines; - is standard input")
+@click.argument("file", type=PATH, metavar="FILE", help="JSON lines; - is standard input")
 @_method_options
 @click.option("--text-lines", is_flag=True, help="each line of FILE is a text, its number the id")
 @click.option(
     "--embeddings", metavar="FILE.npy", help="embeddings of the rows, line by line; rows then need an id only"
 )
-@click.option("--out", metavar="FILE", help="where the kept rows go (default: standard output)")
-@click.option("--dropped", metavar="FILE", help="write the dropped rows too, each with why")
-@click.option("--report", metavar="FILE", help="write the selection's report as JSON")
-@click.option("--map", metavar="FILE", help="draw kept and dropped rows, as SVG")
+@click.option("--out", type=PATH, metavar="FILE", help="where the kept rows go (default: standard output)")
+@click.option("--dropped", type=PATH, metavar="FILE", help="write the dropped rows too, each with why")
+@click.option("--report", type=PATH, metavar="FILE", help="write the selection's report as JSON")
+@click.option("--map", type=PATH, metavar="FILE", help="draw kept and dropped rows, as SVG")
 @click.option(
     "--explain",
     multiple=True,

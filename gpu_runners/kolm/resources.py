@@ -282,6 +282,10 @@ class Uploads(Resource):
     ) -> Upload:
         """`rows`: a DataFrame, a list of dicts or texts, or a JSONL file; `columns` renames, {"message": "input"}. A
         spec may name the newest upload of a `name` instead of its id."""
+        if isinstance(rows, Iterator):
+            rows = [
+                *rows
+            ]  # walked here: asyncio's client makes the lines in a thread, in which a cursor may not be used
         return self.store(jsonl_of(rows, columns=columns), purpose=purpose, name=name)
 
     def store(

@@ -5,6 +5,7 @@ Imported when data is read: the domain's code costs pydantic, which a client tha
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -69,14 +70,18 @@ def read_data(data: Data, *, most: int = MOST_ROWS) -> Records:
         path = Path(data)
         return _read_folder(path, most) if path.is_dir() else _read_file(path, most)
     if hasattr(data, "columns") and hasattr(data, "to_dict"):
+        if twice := [name for name, n in Counter(map(str, data.columns)).items() if n > 1]:
+            raise UnreadableSource(f"Several columns are called “{twice[0]}”: rename all but one.")
         return records_of((_texts(row) for row in data.to_dict(orient="records")), most=most)
     if isinstance(data, Mapping | bytes) or not isinstance(data, Iterable):
         raise TypeError(f"data is a path, a DataFrame or a list of dicts or texts, not {type(data).__name__}")
     return records_of(({"text": row} if isinstance(row, str) else _texts(row) for row in data), most=most)
 
 
-def _texts(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Column names as texts, numpy's scalars as Python's."""
+def _texts(row: Any) -> dict[str, Any]:
+    """Column names as texts, numpy's scalars as Python's. Raises TypeError."""
+    if not isinstance(row, Mapping):
+        raise TypeError(f"a row is a mapping or a text, not {type(row).__name__}")
     return {
         str(name): value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value
         for name, value in row.items()

@@ -19,6 +19,8 @@ MAX_JSON_BYTES = 256_000_000  # a whole document is held in memory, lines are no
 MAX_LINE_CHARS = 4_000_000
 MOST_PROBLEMS = 1_000
 _HEAD, _CHUNK = 65_536, 1_048_576
+_CONTROLS = tuple(bytes([byte]) for byte in range(32) if byte not in b"\t\n\v\f\r\x1a\x1b")
+_MOST_CONTROLS = 0.005  # of all bytes: text in a code page has none, and of random bytes they are a tenth
 _FRONT_COLUMNS = 200  # rows whose keys become columns
 
 
@@ -37,6 +39,8 @@ def read_records(source: BinaryIO, name: str = "", *, most: int = MOST_ROWS) -> 
     if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")) or name.lower().endswith(".arrow"):
         return _columnar(source, SourceFormat.ARROW, most)
     encoding = find_encoding(iter(lambda: source.read(_CHUNK), b""))
+    if encoding.codec == "cp1252" and sum(map(head.count, _CONTROLS)) > len(head) * _MOST_CONTROLS:
+        raise UnreadableSource(f"The file is not text. {READ}")
     source.seek(0)
     return _text(source, head, encoding, name, most)
 

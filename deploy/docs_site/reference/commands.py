@@ -1,14 +1,12 @@
 """The page of the `kolm` command, from what each command prints for `--help`."""
 
-import os
 from collections.abc import Iterator
-from unittest.mock import patch
 
 import click
 
 from gpu_runners.cli.main import kolm
 
-WIDTH = "100"
+WIDTH = 100
 HEAD = """# The `kolm` command
 
 What each command prints for `kolm COMMAND --help`. [Installing it](../client.md#installing) and the
@@ -17,8 +15,7 @@ What each command prints for `kolm COMMAND --help`. [Installing it](../client.md
 
 
 def commands_page() -> str:
-    with patch.dict(os.environ, {"COLUMNS": WIDTH, "NO_COLOR": "1"}):
-        parts = [f"\n## kolm {name}\n\n```text\n{text.strip()}\n```\n" for name, text in _commands()]
+    parts = [f"\n## kolm {name}\n\n```text\n{text.strip()}\n```\n" for name, text in _commands()]
     return HEAD + "".join(parts)
 
 
@@ -32,7 +29,7 @@ def _of_group(group: click.Group, context: click.Context, path: str = "") -> Ite
         command = group.get_command(context, name)
         if command is None or command.hidden:
             continue
-        inner = click.Context(command, info_name=name, parent=context, terminal_width=int(WIDTH))
+        inner = click.Context(command, info_name=name, parent=context, terminal_width=WIDTH)
         if isinstance(command, click.Group):
             yield from _of_group(command, inner, f"{path}{name} ")
         else:

@@ -15,7 +15,7 @@ from gpu_runners.cli.api.connection import Connect, api_options, run_command
 from gpu_runners.cli.display.printing import print_json
 from gpu_runners.cli.display.progress import watching
 from gpu_runners.cli.exit_codes import FAILED, OK
-from gpu_runners.cli.options import AMOUNT, SPEC_HELP, json_option
+from gpu_runners.cli.options import AMOUNT, PATH, SPEC_HELP, json_option
 from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client, Unreadable, read_document
 from gpu_runners.kolm.spec_files import names_files, with_rows
@@ -30,7 +30,7 @@ def _wait_option(command: Act) -> Act:
 
 
 @click.command()
-@click.argument("spec", metavar="SPEC", help=SPEC_HELP)
+@click.argument("spec", type=PATH, metavar="SPEC", help=SPEC_HELP)
 @json_option("print the spec as JSON with every default filled in")
 def check(*, spec: str, as_json: bool) -> int:
     """The same validation as the API's, without a network. `as_json` prints the spec with every default filled in,
@@ -55,10 +55,10 @@ def check(*, spec: str, as_json: bool) -> int:
 
 
 @click.command("compile")
-@click.argument("spec", metavar="SPEC", help=SPEC_HELP)
+@click.argument("spec", type=PATH, metavar="SPEC", help=SPEC_HELP)
 @click.option("--estimate", "only_estimate", is_flag=True, help="print what it would cost and start nothing")
 @_wait_option
-@click.option("--out", metavar="FILE", help="where the artifact goes (default: NAME.kolm here)")
+@click.option("--out", type=PATH, metavar="FILE", help="where the artifact goes (default: NAME.kolm here)")
 @click.option("--compare-last", is_flag=True, help="set the K-score beside that of the last artifact of the name")
 @click.option("--idempotency-key", metavar="KEY", help="repeat a compile's request without starting a second one")
 @json_option("print the compile as JSON; progress goes to stderr")
@@ -161,7 +161,7 @@ def estimate(spec: str, *, connect: Connect, as_json: bool) -> int:
 
 @click.command()
 @click.argument("artifact", metavar="ART", help="art_…")
-@click.option("--out", metavar="FILE", help="default: NAME-VERSION.kolm here")
+@click.option("--out", type=PATH, metavar="FILE", help="default: NAME-VERSION.kolm here")
 @json_option("print the artifact as JSON, and where the file is")
 @api_options
 def pull(*, artifact: str, out: str | None, as_json: bool, connect: Connect) -> int:

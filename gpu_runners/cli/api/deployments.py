@@ -12,7 +12,7 @@ from gpu_runners.cli.command_groups import Actions
 from gpu_runners.cli.display.printing import print_json, print_lines, print_table, when
 from gpu_runners.cli.exit_codes import USAGE
 from gpu_runners.cli.options import json_option
-from gpu_runners.cli.terminal import fail
+from gpu_runners.cli.terminal import fail, no_such
 from gpu_runners.kolm import Client, Deployment, NotFound
 
 EACH = "print what the API answers, one object a line"
@@ -171,10 +171,10 @@ def id_of(client: Client, deployment: str) -> str:
     """The id of a deployment, from its name or its id. Raises NotFound."""
     if deployment.startswith("dep_"):
         return deployment
-    deployment_id = next((row.id for row in client.deployments.list() if row.name == deployment), None)
-    if deployment_id is None:
-        raise NotFound(f"There is no deployment {deployment!r}; `kolm deployments ls` shows those there are.")
-    return deployment_id
+    id_of_name = {row.name: row.id for row in client.deployments.list()}
+    if deployment not in id_of_name:
+        raise NotFound(no_such("deployment", deployment, list(id_of_name)))
+    return id_of_name[deployment]
 
 
 def settings_of(options: Settings) -> dict[str, Any]:

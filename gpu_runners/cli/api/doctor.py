@@ -9,14 +9,14 @@ import click
 from gpu_runners.cli.api.connection import Connect, api_options, run_command
 from gpu_runners.cli.display.printing import print_json
 from gpu_runners.cli.exit_codes import FAILED, OK
-from gpu_runners.cli.options import SPEC_HELP, json_option
+from gpu_runners.cli.options import PATH, SPEC_HELP, json_option
 from gpu_runners.kolm import Client
 
 SIGNS = {"passed": "✓", "warning": "!", "failed": "✗", "skipped": "·"}
 
 
 @click.command()
-@click.argument("spec", metavar="SPEC", help=SPEC_HELP)
+@click.argument("spec", type=PATH, metavar="SPEC", help=SPEC_HELP)
 @json_option("print the list as JSON")
 @api_options
 def doctor(*, spec: str, as_json: bool, connect: Connect) -> int:

@@ -14,7 +14,7 @@ from gpu_runners.cli.api.draft_verdicts import verdicts
 from gpu_runners.cli.command_groups import Actions
 from gpu_runners.cli.display import draft_tables as tables
 from gpu_runners.cli.exit_codes import FAILED
-from gpu_runners.cli.options import COUNT, SPEC_HELP, json_option
+from gpu_runners.cli.options import COUNT, PATH, SPEC_HELP, json_option
 from gpu_runners.cli.terminal import agrees
 from gpu_runners.kolm import Client
 
@@ -87,7 +87,7 @@ drafts.add_command(verdicts)
 
 
 @drafts.command("preview", help="What a spec would be offered, and what that would save.")
-@click.argument("spec", metavar="SPEC", help=SPEC_HELP)
+@click.argument("spec", type=PATH, metavar="SPEC", help=SPEC_HELP)
 @json_option()
 @api_options
 def preview(*, spec: str, as_json: bool, connect: Connect) -> int:

@@ -87,10 +87,13 @@ def show(*, id: str, wrong: bool, choice: Choice, as_json: bool, connect: Connec
         return fail(fault, code=USAGE)
     if wrong:
         return run_command(lambda client: show_wrong(client, id, choice, as_json=as_json), connect)
-    path = PATH_OF.get(id.partition("_")[0])
+    kind = id.partition("_")[0]
+    path = PATH_OF.get(kind)
     if path is None:
-        known = ", ".join(f"{prefix}_" for prefix in PATH_OF)
-        return fail(f"{id!r} is no id that can be shown; those begin with {known}.", code=USAGE)
+        from backend.domain.pointers import suggestion
+
+        near = suggestion(f"{kind}_", [f"{prefix}_" for prefix in PATH_OF])
+        return fail(f"{id!r} is no id that can be shown by what it begins with; {near}", code=USAGE)
 
     def act(client: Client) -> None:
         row = client.get(f"{path}/{id}")

@@ -16,7 +16,7 @@ from gpu_runners.cli.api.connection import Connect, api_options, run_command
 from gpu_runners.cli.command_groups import Actions
 from gpu_runners.cli.display.printing import print_json, print_table, when
 from gpu_runners.cli.exit_codes import OK, UNTRUSTED, USAGE
-from gpu_runners.cli.options import KEYRING_HELP, json_option
+from gpu_runners.cli.options import KEYRING_HELP, PATH, json_option
 from gpu_runners.cli.terminal import agrees, fail
 from gpu_runners.kolm import Client, NotFound
 
@@ -50,8 +50,8 @@ def ls(*, as_json: bool, connect: Connect) -> int:
 
 @registry.command("pull", help="Download an epoch and verify it; exit codes as of verify.")
 @click.argument("epoch", metavar="[EPOCH]", required=False, help="epo_… or its number (default: the newest)")
-@click.option("-o", "--output", metavar="FILE", help="default: registry-N.epoch.json")
-@click.option("--keyring", metavar="FILE", help=KEYRING_HELP)
+@click.option("-o", "--output", type=PATH, metavar="FILE", help="default: registry-N.epoch.json")
+@click.option("--keyring", type=PATH, metavar="FILE", help=KEYRING_HELP)
 @json_option(EACH)
 @api_options
 def pull(*, epoch: str | None, output: str | None, keyring: str | None, as_json: bool, connect: Connect) -> int:
@@ -78,10 +78,10 @@ def pull(*, epoch: str | None, output: str | None, keyring: str | None, as_json:
     "verify",
     help="Verify an epoch or a proof offline: exit 0 trusted, 3 intact but untrusted, 1 altered or none.",
 )
-@click.argument("file", metavar="FILE", help="an epoch, or a proof")
-@click.option("--after", metavar="FILE", help="an earlier epoch that this one must follow at once")
+@click.argument("file", type=PATH, metavar="FILE", help="an epoch, or a proof")
+@click.option("--after", type=PATH, metavar="FILE", help="an earlier epoch that this one must follow at once")
 @click.option("--entries", "with_entries", is_flag=True, help="print the entries too")
-@click.option("--keyring", metavar="FILE", help=KEYRING_HELP)
+@click.option("--keyring", type=PATH, metavar="FILE", help=KEYRING_HELP)
 def verify(*, file: str, after: str | None, keyring: str | None, with_entries: bool) -> int:
     try:
         data = Path(file).read_bytes()

@@ -11,10 +11,13 @@ from gpu_runners.cli.command_groups import Actions
 from gpu_runners.cli.display.printing import print_json, print_lines, print_table, when
 from gpu_runners.cli.exit_codes import FAILED, OK, USAGE
 from gpu_runners.cli.options import json_option
-from gpu_runners.cli.terminal import fail
+from gpu_runners.cli.terminal import fail, no_such
 from gpu_runners.kolm import Client, KolmError, NotFound
 
 teacher_keys = Actions("teacher-keys")
+KEY_AS_ARGUMENT = (
+    "A key is never an argument: type it when asked, or pipe it in. If this was one, your shell's history has it now."
+)
 KEY_HELP = "its name or tk_…"
 
 
@@ -34,11 +37,18 @@ def ls(*, as_json: bool, connect: Connect) -> int:
     return run_command(act, connect)
 
 
-@teacher_keys.command("add", help="Store a key: it is asked for unseen, or read from standard input.")
+@teacher_keys.command(
+    "add",
+    help="Store a key: it is asked for unseen, or read from standard input.",
+    context_settings={"allow_extra_args": True},
+)
 @click.argument("name", metavar="NAME", help="what you call it")
 @json_option()
 @api_options
-def add(*, name: str, as_json: bool, connect: Connect) -> int:
+@click.pass_context
+def add(context: click.Context, /, *, name: str, as_json: bool, connect: Connect) -> int:
+    if context.args:  # most likely the key: click would repeat it on the screen
+        return fail(KEY_AS_ARGUMENT, code=USAGE)
     secret = getpass.getpass("Key (not shown): ") if sys.stdin.isatty() else sys.stdin.readline()
     if not secret.strip():
         return fail("There is no key: type it when asked, or pipe it in.", code=USAGE)
@@ -87,9 +97,10 @@ def _id_of(client: Client, key: str) -> str:
     """The id of a key, from its name or its id. Raises NotFound, and KolmError where two have the name."""
     if key.startswith("tk_"):
         return key
-    ids = [row.id for row in client.teacher_keys.list() if row.name == key]
+    id_of_name = [(row.name, row.id) for row in client.teacher_keys.list()]
+    ids = [id for name, id in id_of_name if name == key]
     if not ids:
-        raise NotFound(f"There is no teacher key {key!r}; `kolm teacher-keys ls` shows those there are.")
+        raise NotFound(no_such("teacher key", key, [name for name, _ in id_of_name]))
     if len(ids) > 1:
         raise KolmError(f"{len(ids)} teacher keys are called {key!r}; name one by its id: {', '.join(ids)}.")
     return ids[0]

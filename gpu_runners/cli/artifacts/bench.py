@@ -17,7 +17,7 @@ import click
 from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.errors import OurError
 from gpu_runners.cli.artifacts.loading import Refused, model_of, read_inputs, read_trusted, rules_of
-from gpu_runners.cli.options import file_argument, json_option, trust_options
+from gpu_runners.cli.options import PATH, file_argument, json_option, trust_options
 from gpu_runners.cli.terminal import fail
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _RULE_CALLS_S = 0.2
     "--jsonl",
     is_flag=False,
     flag_value="-",
+    type=PATH,
     metavar="IN",
     help='lines of {"input": …} (default: the task\'s own examples)',
 )

@@ -7,7 +7,7 @@ import click
 
 from backend.domain.errors import OurError
 from gpu_runners.cli.artifacts.loading import Refused, read_with_digest
-from gpu_runners.cli.options import file_argument, trust_options
+from gpu_runners.cli.options import PATH, file_argument, trust_options
 from gpu_runners.cli.terminal import fail
 
 FORMATS = ("onnx", "peft", "sentence-transformers", "gguf", "openvino")
@@ -18,7 +18,7 @@ _INT8, _FP32 = ("onnx", "openvino"), "gguf"
 @click.command()
 @file_argument
 @click.option("--to", required=True, type=click.Choice(FORMATS), metavar="FORMAT", help=", ".join(FORMATS))
-@click.option("--out", metavar="FOLDER", help="new or empty (default: NAME-FORMAT here)")
+@click.option("--out", type=PATH, metavar="FOLDER", help="new or empty (default: NAME-FORMAT here)")
 @click.option("--int8", is_flag=True, help="onnx, openvino: weights in one byte instead of four")
 @click.option("--fp32", is_flag=True, help="gguf: the base in float32 where it is stored in 16 bits: twice the bytes")
 @trust_options("export")

@@ -17,7 +17,7 @@ from backend.domain.rules.reading import read_rules
 from backend.domain.rules.rule_list import InvalidRules, Rule, RuleList
 from backend.domain.rules.rule_words import describe
 from gpu_runners.cli.artifacts.loading import Refused, read_intact
-from gpu_runners.cli.options import file_argument, json_option
+from gpu_runners.cli.options import PATH, file_argument, json_option
 from gpu_runners.cli.terminal import fail
 
 _SHOWN_CHARS = 60
@@ -29,6 +29,7 @@ _SHOWN_CHARS = 60
 @json_option("one JSON object a line")
 @click.option(
     "--llama-lookup",
+    type=PATH,
     metavar="OUT",
     help="write llama-server's --lookup-cache-static file (the artifact's base must be on this machine)",
 )
@@ -69,6 +70,7 @@ def recipes(*, file: str, top: int, as_json: bool, llama_lookup: str | None) -> 
     "--javascript",
     is_flag=False,
     flag_value="-",
+    type=PATH,
     metavar="OUT",
     help="write an ES module (default: standard output)",
 )

@@ -11,19 +11,24 @@ from gpu_runners.cli.artifacts.answering import answering
 from gpu_runners.cli.artifacts.loading import Refused, read_inputs, read_trusted
 from gpu_runners.cli.display.answers import print_answer
 from gpu_runners.cli.exit_codes import OK, USAGE
-from gpu_runners.cli.options import file_argument, json_option, trust_options
+from gpu_runners.cli.options import PATH, file_argument, json_option, trust_options
 from gpu_runners.cli.terminal import fail
 
 
 @click.command()
 @file_argument
 @click.argument("texts", metavar="[TEXT]...", nargs=-1, help="each is answered on a line")
-@click.option("--in", "table", metavar="TABLE", help="answer a .csv, .tsv or .jsonl file, row by row")
+@click.option("--in", "table", type=PATH, metavar="TABLE", help="answer a .csv, .tsv, .jsonl or .parquet file")
 @click.option("--column", metavar="NAME", help="with --in: the column of texts (default: the only one, input or text)")
-@click.option("--out", metavar="TABLE", help="with --in: where the rows go (default: standard output)")
+@click.option("--out", type=PATH, metavar="TABLE", help="with --in: where the rows go (default: standard output)")
 @click.option(
-    "--jsonl", is_flag=False, flag_value="-", metavar="FILE", help='lines of {"input": …} (default: standard input)'
-)
+    "--jsonl",
+    is_flag=False,
+    flag_value="-",
+    type=PATH,
+    metavar="FILE",
+    help='lines of {"input": …} (default: standard input)',
+)  # fmt: skip
 @json_option("one JSON object a line")
 @trust_options("run")
 def run(

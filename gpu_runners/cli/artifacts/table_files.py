@@ -1,4 +1,4 @@
-"""Tables on this machine: CSV, TSV and JSON lines read row by row, and written with an answer beside each row.
+"""Tables on this machine: CSV, TSV, JSON lines and Parquet read row by row, and written with an answer beside each row.
 
 A spreadsheet runs a cell that begins with = + - @, a tab or a return as a formula. Such a cell of the input or of a
 model is written with an apostrophe before it, unless it is a plain number.
@@ -13,15 +13,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from backend.domain.source_data.delimited import NO_DELIMITER, find_delimiter
+from backend.domain.source_data.records import SourceFormat, UnreadableSource
 from backend.domain.source_data.text_encoding import find_encoding
 from gpu_runners.cli.artifacts.loading import Refused
 from gpu_runners.cli.exit_codes import USAGE
 from gpu_runners.terminal_text import raw
 
 FORMATS = (".csv", ".tsv", ".jsonl")
+PARQUET = ".parquet"  # is read, not written
 _DELIMITER_OF = {".csv": ",", ".tsv": "\t", ".jsonl": ""}
 LONGEST_CELL = 10_000_000  # characters
 HEAD_LINES = 50  # from which the separator is seen
@@ -63,9 +65,13 @@ class Table:
 @contextmanager
 def open_table(path: str) -> Iterator[Table]:
     """Open a table by the end of its name. Raises Refused, also while the rows are read."""
-    if Path(path).suffix.lower() not in FORMATS:
-        raise Refused(f"{path}: a table ends in {', '.join(FORMATS)}.", exit_code=USAGE)
+    if Path(path).suffix.lower() not in (*FORMATS, PARQUET):
+        raise Refused(f"{path}: a table ends in {', '.join((*FORMATS, PARQUET))}.", exit_code=USAGE)
     try:
+        if Path(path).suffix.lower() == PARQUET:
+            with Path(path).open("rb") as data:
+                yield _columnar_of(data)
+            return
         with Path(path).open("rb") as data:
             encoding = find_encoding(iter(lambda: data.read(CHUNK), b""))
         if encoding.note:
@@ -76,6 +82,10 @@ def open_table(path: str) -> Iterator[Table]:
         raise Refused(
             f"{path} cannot be read as text ({error.reason}); save it as CSV UTF-8.", exit_code=USAGE
         ) from error
+    except UnreadableSource as error:
+        raise Refused(f"{path}: {error.message}", exit_code=USAGE) from error
+    except BrokenPipeError:  # of standard output: `kolm run ... | head`
+        raise
     except OSError as error:
         raise Refused(f"{path} cannot be read ({error.strerror}).", exit_code=USAGE) from error
 
@@ -95,6 +105,17 @@ def _table_of(file: TextIO, path: str, *, is_marked: bool) -> Table:
         raise Refused(f"{path} is empty; its first line names the columns.", exit_code=USAGE)
     rows = _check_rows(reader, path, n_cells=len(names))
     return Table(names=names, rows=rows, delimiter=delimiter, is_marked=is_marked)
+
+
+def _columnar_of(data: BinaryIO) -> Table:
+    """The cells as texts, as a CSV file would have them. Raises UnreadableSource, also where the extra `data` is
+    missing."""
+    from backend.domain.source_data.columnar import read_columnar
+    from backend.domain.source_data.columns import cell_text
+
+    table = read_columnar(data, SourceFormat.PARQUET)
+    cells = ([cell_text(row.values.get(name)) for name in table.columns] for row in table.rows)
+    return Table(names=table.columns, rows=cells)
 
 
 def _check_rows(reader: Any, path: str, *, n_cells: int | None) -> Iterator[list[str]]:

@@ -10,14 +10,14 @@ import click
 
 from backend.domain.artifact import kolm_verify
 from backend.domain.artifact.keyrings import WELL_KNOWN, BadKeyring, merge_keyrings, parse_keys
-from gpu_runners.cli.options import KEYRING_HELP
+from gpu_runners.cli.options import KEYRING_HELP, PATH
 from gpu_runners.cli.terminal import agrees, fail
 from gpu_runners.terminal_text import as_line
 
 
 @click.command()
 @click.argument("source", metavar="URL|FILE", help="https://kolm.example, or a keyring file")
-@click.option("--keyring", metavar="FILE", help=KEYRING_HELP)
+@click.option("--keyring", type=PATH, metavar="FILE", help=KEYRING_HELP)
 @click.option("--yes", is_flag=True, help="do not ask: the fingerprints were compared already")
 def trust(*, source: str, keyring: str | None, yes: bool) -> int:
     """Pin keys after showing their fingerprints."""

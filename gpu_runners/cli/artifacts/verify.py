@@ -3,12 +3,12 @@
 import click
 
 from backend.domain.artifact import kolm_verify
-from gpu_runners.cli.options import KEYRING_HELP, file_argument, json_option
+from gpu_runners.cli.options import KEYRING_HELP, PATH, file_argument, json_option
 
 
 @click.command()
 @file_argument
-@click.option("--keyring", metavar="FILE", help=KEYRING_HELP)
+@click.option("--keyring", type=PATH, metavar="FILE", help=KEYRING_HELP)
 @json_option("print what was found as JSON")
 def verify(*, file: str, keyring: str | None, as_json: bool) -> int:
     more = [*(["--keyring", keyring] if keyring else []), *(["--json"] if as_json else [])]

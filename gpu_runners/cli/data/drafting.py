@@ -10,22 +10,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpu_runners.cli.api.connection import Connect, api_options
+from gpu_runners.cli.data.looking import look_at_file
+from gpu_runners.cli.data.questions import ask_budget, ask_columns, ask_task, ask_teacher
+from gpu_runners.cli.data.teachers import stored_key, teacher_of
 from gpu_runners.cli.display.source_tables import print_source
 from gpu_runners.cli.exit_codes import OK, USAGE
-from gpu_runners.cli.options import AMOUNT, DATA_HELP, MICROUSD_PER_USD, column_options
+from gpu_runners.cli.options import AMOUNT, DATA_HELP, MICROUSD_PER_USD, PATH, column_options
 from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import KolmError
+from gpu_runners.terminal_text import as_line
 
 if TYPE_CHECKING:
     from backend.domain.source_data.source import Source
 
 GENERIC = frozenset({"train", "data", "dataset", "examples", "export", "test", "rows"})
 TEACHER_HELP = "openai, anthropic, google, groq, … with :MODEL behind if not the suggested one; demo; or an address"
+ANOTHER = "Or name another column of answers: --output COLUMN."
 USUAL_BUDGET = 5 * MICROUSD_PER_USD
 
 
 @click.command()
-@click.argument("data", metavar="FILE", help=DATA_HELP)
+@click.argument("data", type=PATH, metavar="FILE", help=DATA_HELP)
 @click.option("--task", metavar="SENTENCE", help="what is to be decided or written, and by what")
 @column_options
 @click.option("--teacher", metavar="VENDOR", help=TEACHER_HELP)
@@ -33,7 +38,7 @@ USUAL_BUDGET = 5 * MICROUSD_PER_USD
 @click.option("--teacher-key", metavar="TK", help="the id of a stored key, tk_… (default: the newest of that vendor)")
 @click.option("--budget", "budget_microusd", type=AMOUNT, metavar="USD", help="the most it may spend (default: 5)")
 @click.option("--name", metavar="NAME", help="what the model is called (default: after the file)")
-@click.option("--out", metavar="SPEC", help="where the spec goes (default: NAME.yaml here)")
+@click.option("--out", type=PATH, metavar="SPEC", help="where the spec goes (default: NAME.yaml here)")
 @click.option("--force", is_flag=True, help="write over a spec that is there")
 @click.option("--yes", "-y", is_flag=True, help="ask nothing: take what flags and the file say")
 @api_options
@@ -62,19 +67,20 @@ def init(
         return fail(f"{place} is there already; --force writes over it, --out names another.", code=USAGE)
     asks = not yes and sys.stdin.isatty()
     try:
+        named_teacher = teacher_of(teacher, teacher_model) if teacher else None
         source = _look(data, columns, asks=asks)
-    except KolmError as error:
-        return fail(str(error))
-    if task is None:
-        guess = guess_task(source)
-        task = click.prompt("The task, in a sentence", default=guess, err=True) if asks else guess
-    try:
-        chosen = _teacher(teacher or (_ask_teacher() if asks else "openai"), teacher_model)
     except ValueError as error:
         return fail(str(error), code=USAGE)
+    except KolmError as error:
+        return fail(str(error))
+    if (fault := _fault(source)) is not None:
+        return fail(fault)
+    if task is None:
+        task = ask_task(guess_task(source)) if asks else guess_task(source)
+    chosen = named_teacher or (ask_teacher(teacher_model) if asks else teacher_of("openai", teacher_model))
     if budget_microusd is None:
-        budget_microusd = click.prompt("At most, in USD", default="5", type=AMOUNT, err=True) if asks else USUAL_BUDGET
-    key = teacher_key or _stored_key(connect, chosen)
+        budget_microusd = ask_budget() if asks else USUAL_BUDGET
+    key = teacher_key or stored_key(connect, chosen)
     options = DraftOptions(
         name=slug,
         task=task,
@@ -87,7 +93,7 @@ def init(
         place.write_text(draft_spec(source, options), encoding="utf-8")
     except OSError as error:
         return fail(f"{place} cannot be written: {error.strerror or error}.")
-    _print_next(place, has_key=bool(key) or "base_url" not in chosen)
+    _print_next(place, has_key=bool(key) or "base_url" not in chosen, has_answers=source.mapping.output is not None)
     return OK
 
 
@@ -101,20 +107,32 @@ def _look(data: str, columns: Mapping[str, Any], *, asks: bool) -> "Source":
     """Look at the data and show it; at a terminal ask whether the columns are right. Raises KolmError."""
     from gpu_runners.kolm.source_files import look
 
-    source = look(data, **columns)
+    source = look_at_file(data, columns)
     print_source(source)
     if not asks or columns:
         return source
-    names = ", ".join(source.columns)
-    inputs = click.prompt(f"Column of inputs ({names})", default=",".join(source.mapping.inputs), err=True)
-    output = click.prompt("Column of answers (- for none)", default=source.mapping.output or "-", err=True)
-    chosen = [name.strip() for name in inputs.split(",")]
-    if chosen == list(source.mapping.inputs) and output in (source.mapping.output, "-"):
+    mapping = source.mapping
+    inputs, output = ask_columns(source)
+    if (tuple(inputs), output) == (mapping.inputs, mapping.output):
         return source
-    answers = None if output == "-" else output
-    source = look(data, input=chosen, output=answers, group=source.mapping.group, split=source.mapping.split)
+    group, split = (name if name not in (*inputs, output) else None for name in (mapping.group, mapping.split))
+    source = look(data, input=inputs, output=output, group=group, split=split)
     print_source(source)
     return source
+
+
+def _fault(source: "Source") -> str | None:
+    """Say why no spec can be made of the data; None where one can."""
+    from backend.domain.spec.fields import MAX_LABELS
+
+    labels = source.profile.labels
+    if not source.rows:
+        return "No row can be used."
+    if len(labels) == 1:
+        return f"Every answer is “{as_line(labels[0].name[:40])}”, so there is nothing to learn. {ANOTHER}"
+    if len(labels) > MAX_LABELS:
+        return f"{len(labels):,} different labels: a spec has at most {MAX_LABELS}. Merge the rare ones. {ANOTHER}"
+    return None
 
 
 def _columns_of(source: "Source") -> dict[str, Any]:
@@ -127,52 +145,11 @@ def _columns_of(source: "Source") -> dict[str, Any]:
     return {role: name for role, name in named.items() if name}
 
 
-def _ask_teacher() -> str:
-    from backend.domain.money.teacher_catalog import VENDORS
-
-    names = ", ".join(vendor.provider for vendor in VENDORS)
-    return str(click.prompt(f"The teacher ({names}, demo, or an address)", default="openai", err=True))
-
-
-def _teacher(text: str, model: str | None) -> dict[str, Any]:
-    """The teacher of a spec. Raises ValueError."""
-    from backend.domain.money.teacher_catalog import VENDORS, find_vendor
-    from backend.domain.source_data.spec_draft import DEMO_TEACHER
-
-    if text == "demo":
-        return dict(DEMO_TEACHER)
-    if text.startswith(("http://", "https://")):
-        if model is None:
-            raise ValueError("An address needs the model's name there: --teacher-model MODEL.")
-        return {"provider": "openai_compatible", "base_url": text, "model": model}
-    provider, _, named = text.partition(":")
-    vendor = find_vendor(provider.lower())
-    if vendor is None:
-        names = ", ".join(each.provider for each in VENDORS)
-        raise ValueError(f"{provider!r} is no vendor that is known here: {names}, demo, or an address.")
-    return {"provider": "openai_compatible", "base_url": vendor.base_url, "model": model or named or vendor.suggested}
-
-
-def _stored_key(connect: Connect, teacher: Mapping[str, Any]) -> str | None:
-    """The newest stored key that is called after the vendor; None without a login, or without such a key."""
-    from backend.domain.money.teacher_catalog import VENDORS
-
-    vendor = next((each for each in VENDORS if each.base_url == teacher.get("base_url")), None)
-    if vendor is None:
-        return None
-    try:
-        with connect() as client:
-            keys = client.teacher_keys.list(limit=100)
-            return next(
-                (key.id for key in keys if vendor.provider in key.name.lower() or vendor.name in key.name), None
-            )
-    except KolmError:
-        return None
-
-
-def _print_next(place: Path, *, has_key: bool) -> None:
+def _print_next(place: Path, *, has_key: bool, has_answers: bool) -> None:
     print(f"{place} is written. Read it once: what each label means helps most.")
     print("Next:")
+    if not has_answers:
+        print(f"  write 40 or more examples with answers into {place}, and its labels: the rows have none")
     if not has_key:
         print("  kolm teacher-keys add NAME     # your teacher's key; put the id that it prints into the spec")
     print(f"  kolm compile {place} --estimate")

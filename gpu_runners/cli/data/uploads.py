@@ -1,5 +1,6 @@
 """`kolm upload`: the rows of a file, in whatever form it has them, as an upload that specs may name."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,16 +8,17 @@ from typing import Any
 import click
 
 from gpu_runners.cli.api.connection import Connect, api_options, run_command
+from gpu_runners.cli.data.looking import look_at_file
 from gpu_runners.cli.display.printing import print_json
 from gpu_runners.cli.display.source_tables import print_source
 from gpu_runners.cli.exit_codes import FAILED, OK
-from gpu_runners.cli.options import DATA_HELP, column_options, json_option
+from gpu_runners.cli.options import DATA_HELP, PATH, column_options, json_option
 from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client
 
 
 @click.command()
-@click.argument("data", metavar="FILE", help=DATA_HELP)
+@click.argument("data", type=PATH, metavar="FILE", help=DATA_HELP)
 @column_options
 @click.option("--captures", is_flag=True, help="upload the inputs alone, as captures")
 @click.option("--name", metavar="NAME", help="what specs may call it (default: the file's name)")
@@ -34,10 +36,9 @@ def upload(
     connect: Connect,
 ) -> int:
     def act(client: Client) -> int:
-        from gpu_runners.kolm.source_files import look
         from gpu_runners.kolm.spec_files import lines_of
 
-        source = look(data, **columns)
+        source = look_at_file(data, columns)
         if not as_json:
             print_source(source)
         purpose = "captures" if captures or source.profile.kind == "inputs" else "examples"
@@ -53,6 +54,7 @@ def upload(
         else:
             print(f"{row.id}: {row.n_rows:,} rows of {row.purpose}, named {row.name!r}.")
             print(f"In a spec: {row.purpose}: {{upload: {row.id}}}")
+            print(f"or {{upload: {json.dumps(row.name, ensure_ascii=False)}}}: the newest of that name.")
         return OK
 
     return run_command(act, connect)

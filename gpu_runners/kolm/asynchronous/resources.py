@@ -1,9 +1,16 @@
 """The asyncio face of resources.py, of which it is made: see tests/gpu_runners/kolm/async_sources.py."""
 
+import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -117,9 +124,9 @@ class Compiles(Resource):
             lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in spec.rows).encode()
             document, files = (dict(spec.spec), [FileRows(part=spec.part, name=spec.file[:100], lines=lines)])
         else:
-            document = document_of(spec)
+            document = await asyncio.to_thread(document_of, spec)
             folder = Path(spec).parent if isinstance(spec, str | PathLike) else Path()
-            files = files_of(document, folder=folder)
+            files = await asyncio.to_thread(files_of, document, folder=folder)
         for one in files:
             upload = await uploads.store(
                 one.lines, purpose=one.part, name=one.name, idempotency_key=one.idempotency_key
@@ -205,7 +212,7 @@ class Artifacts(Resource):
         if hashlib.sha256(data).hexdigest() != expected:
             raise KolmError(f"The download of {id} does not have the announced sha256; try again.", code="bad_download")
         if to is not None:
-            Path(to).write_bytes(data)
+            await asyncio.to_thread(Path(to).write_bytes, data)
         return data
 
     async def run(self, id: str, inputs: Sequence[str]) -> Run:
@@ -282,7 +289,9 @@ class Uploads(Resource):
     ) -> Upload:
         """`rows`: a DataFrame, a list of dicts or texts, or a JSONL file; `columns` renames, {"message": "input"}. A
         spec may name the newest upload of a `name` instead of its id."""
-        return await self.store(jsonl_of(rows, columns=columns), purpose=purpose, name=name)
+        if isinstance(rows, Iterator):
+            rows = [*rows]
+        return await self.store(await asyncio.to_thread(jsonl_of, rows, columns=columns), purpose=purpose, name=name)
 
     async def store(
         self, lines: bytes, *, purpose: str, name: str | None = None, idempotency_key: str | None = None

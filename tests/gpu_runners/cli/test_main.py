@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from shutil import which
 
 import click
 import pytest
@@ -100,7 +101,7 @@ def test_a_shell_gets_its_script(shell: str, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [("kolm comp", {"compile", "completion"}), ("kolm keys r", {"revoke"}), ("kolm usage --by s", {"step", "sku"}),
-     ("kolm compile --est", {"--estimate"})],
+     ("kolm compile --est", {"--estimate"}), ("kolm init tick", {"tick"}), ("kolm run a.kolm --in t", {"t"})],
 )  # fmt: skip
 def test_words_are_completed(typed: str, expected: set[str]) -> None:
     words = typed.split(" ")
@@ -110,6 +111,23 @@ def test_words_are_completed(typed: str, expected: set[str]) -> None:
         text=True, check=True,
     )  # fmt: skip
     assert {line.partition(",")[2] for line in done.stdout.split()} == expected
+
+
+@pytest.mark.skipif(which("bash") is None, reason="needs bash")
+def test_bash_completes_by_its_script(tmp_path: Path) -> None:
+    command = tmp_path / "kolm"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m gpu_runners.cli "$@"\n')
+    command.chmod(0o755)
+    script = """
+        eval "$(kolm completion bash)"
+        COMP_WORDS=(kolm ls --sta) COMP_CWORD=2
+        _kolm_completion kolm --sta ls
+        echo "${COMPREPLY[*]}"
+    """
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    words = ["bash", "--norc", "-c", script]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("--status\n", "")
 
 
 def test_an_interrupt_has_its_own_exit_code(

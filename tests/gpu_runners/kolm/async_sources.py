@@ -1,8 +1,8 @@
 """The asyncio client, made from the sources of the other one: `python -m tests.gpu_runners.kolm.async_sources` writes
 gpu_runners/kolm/asynchronous/. A method is written once, and is typed in both.
 
-What asks over the wire becomes a coroutine and is awaited, and so is whatever calls it; iterators become asynchronous
-iterators. Values, errors and pure functions are not copied but imported.
+What asks over the wire becomes a coroutine and is awaited, and so is whatever calls it; files are read and written in a
+thread; iterators become asynchronous iterators. Values, errors and pure functions are not copied but imported.
 """
 
 import ast
@@ -57,6 +57,7 @@ AWAITED_BY = {
     ("response", "read"),
     ("self", "close"),
 }
+THREADED = {"document_of", "files_of", "jsonl_of", "write_bytes"}  # read or write a disk: the loop goes on meanwhile
 RENAMED = {("_http", "close"): "aclose", ("response", "read"): "aread"}
 FLOWS = {"events", "_in_order", "_stream", "page", "_page", "read", "lines_of", "aiter_bytes", "aiter_lines", "_chunks",
          "_walk", "parts", "source"}  # fmt: skip
@@ -138,6 +139,8 @@ class _Converter(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id == "Pages":
             return node.args[0]
+        if getattr(node.func, "attr", getattr(node.func, "id", "")) in THREADED:
+            return _in_a_thread(node)
         if not isinstance(node.func, ast.Attribute):
             return node
         of, name = _owner(node.func), node.func.attr
@@ -166,6 +169,11 @@ class _Converter(ast.NodeTransformer):
         one = ast.Name(id="one")
         body: list[ast.stmt] = [ast.Expr(value=ast.Yield(value=one))]
         return loop(target=one, iter=node.value.value, body=body, orelse=[])
+
+
+def _in_a_thread(node: ast.Call) -> ast.Await:
+    to_thread = ast.Attribute(value=ast.Name(id="asyncio"), attr="to_thread")
+    return ast.Await(value=ast.Call(func=to_thread, args=[node.func, *node.args], keywords=node.keywords))
 
 
 def _owner(func: ast.Attribute) -> str:

@@ -2,8 +2,10 @@
 
 import asyncio
 import inspect
+import os
 import random
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -127,3 +129,28 @@ def test_a_chat_streams_and_an_artifact_is_checked(tmp_path: Path) -> None:
         api.corrupts = True
         with pytest.raises(kolm.KolmError, match="announced sha256"):
             download(api)
+
+
+def test_other_tasks_go_on_while_a_spec_is_read_from_disk(tmp_path: Path) -> None:
+    pipe = tmp_path / "spec.yaml"
+    os.mkfifo(pipe)
+
+    async def act(client: kolm.AsyncClient) -> dict[str, Any]:
+        reading = asyncio.create_task(client.compiles.document(pipe))
+        await asyncio.to_thread(pipe.write_text, "name: read-later\n")  # begins while the other end is being read
+        return await asyncio.wait_for(reading, timeout=30)
+
+    assert run("http://127.0.0.1:9", act) == {"name": "read-later"}
+
+
+def test_rows_of_a_cursor_are_walked_in_the_thread_that_made_it() -> None:
+    threads: set[int] = set()
+
+    def rows() -> Iterator[str]:
+        for text in ("first", "second"):
+            threads.add(threading.get_ident())
+            yield text
+
+    with wire(Say(status=201, body=UPLOAD)) as api:
+        run(api.url, lambda client: client.uploads.create(rows(), purpose="captures"))
+    assert threads == {threading.get_ident()}

@@ -119,10 +119,13 @@ def test_teacher_keys_are_piped_in_listed_tried_and_forgotten(run: Run, monkeypa
     code, out, err = run("teacher-keys", "test", "vendor", "http://127.0.0.1:9/v1")
     assert (code, out, "not allowed" in err) == (1, "", True)
     assert json.loads(run("teacher-keys", "test", made["id"], "http://127.0.0.1:9/v1", "--json")[1])["passed"] is False
-    assert run("teacher-keys", "rm", "vendor")[:2] == (0, "vendor: forgotten.\n")
+    assert 'did you mean "vendor"' in run("teacher-keys", "rm", "vendro")[2]
+    assert run("teacher-keys", "remove", "vendor")[:2] == (0, "vendor: forgotten.\n")
     assert "There is no teacher key 'vendor'" in run("teacher-keys", "rm", "vendor")[2]
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     assert run("teacher-keys", "add", "nothing")[0] == 2
+    code, out, err = run("teacher-keys", "add", "vendor", "sk-on-the-line-1234")
+    assert (code, "sk-on" in out + err, "never an argument" in err) == (2, False, True)
 
 
 def test_a_teacher_key_is_asked_for_unseen_and_two_of_a_name_are_told_apart(

@@ -64,6 +64,15 @@ def test_a_missing_value_of_a_frame_is_no_answer() -> None:
     assert {(group.reason, group.n) for group in problems} == {("has no answer", 1), ("has no input", 1)}
 
 
+def test_a_frame_whose_columns_are_named_alike_is_refused_before_one_is_lost() -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    frame = pandas.DataFrame([["a", "x", "b"]], columns=["text", "label", "text"])
+    with pytest.raises(kolm.Unreadable, match="Several columns are called “text”"):
+        kolm.spec_from(frame)
+    with pytest.raises(TypeError, match="a row is a mapping or a text, not int"):
+        kolm.spec_from([1, 2])
+
+
 def test_a_draft_is_uploaded_once_and_estimated(client: kolm.Client) -> None:
     draft = kolm.spec_from(ROWS, name="drafted-once", task="Route.", teacher=DEMO)
     first, again = client.compiles.document(draft), client.compiles.document(draft)

@@ -9,7 +9,7 @@ from gpu_runners.cli.api.connection import Connect, api_options, run_command
 from gpu_runners.cli.command_groups import Actions
 from gpu_runners.cli.display.printing import print_json, print_lines, print_table, when
 from gpu_runners.cli.exit_codes import FAILED, OK, USAGE
-from gpu_runners.cli.options import COUNT, json_option
+from gpu_runners.cli.options import COUNT, PATH, json_option
 from gpu_runners.cli.terminal import fail
 from gpu_runners.kolm import Client
 
@@ -146,7 +146,9 @@ def replay(*, id: str, since: str | None, as_json: bool, connect: Connect) -> in
 @click.option("--forward", required=True, metavar="URL", help="http://localhost:3000/webhooks")
 @click.option("--events", default="*", metavar="TYPES", help=EVENTS_HELP)
 @click.option("--secret", metavar="WHSEC", help="sign with this secret instead of a new one")
-@click.option("--state", metavar="FILE", help="remember there how far this went, and go on from it at the next start")
+@click.option(
+    "--state", type=PATH, metavar="FILE", help="remember there how far this went, and go on from it at the next start"
+)
 @json_option(EACH)
 @api_options
 def listen_here(

@@ -1,5 +1,6 @@
 import io
 import json
+import random
 import time
 from itertools import islice
 
@@ -167,6 +168,12 @@ def test_any_bytes_are_rows_or_a_clear_refusal(data: bytes) -> None:
     except UnreadableSource:
         return
     assert records.records or records.problems
+
+
+def test_bytes_that_are_no_text_are_not_read_as_a_code_page() -> None:
+    with pytest.raises(UnreadableSource, match="is not text"):
+        read(random.Random(4).randbytes(5_000))
+    assert read("text,label\ncafé,a\nthé,b\n".encode("cp1252")).n_rows == 2
 
 
 def test_reading_is_linear_in_the_file() -> None:

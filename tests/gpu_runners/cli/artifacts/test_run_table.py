@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,11 +14,13 @@ from hypothesis import strategies as st
 
 from gpu_runners.cli.artifacts.loading import Refused
 from gpu_runners.cli.artifacts.table_files import neutral, open_table
+from gpu_runners.cli.exit_codes import PIPE_CLOSED
 from gpu_runners.cli.main import main
 from tests.backend.domain.artifact.tiny_kolm import small_kolm
 from tests.gpu_runners.small_orders import order_pairs, spans_kolm
 from tests.gpu_runners.small_task import Trained, kolm_of
 
+ROOT = Path(__file__).parents[4]
 PARCEL = "where is my parcel 3 number 9"
 
 
@@ -155,3 +160,32 @@ def test_a_table_is_read_as_it_is_asked_for(tmp_path: Path) -> None:
         assert next(table.rows) == ["row"]
         with pytest.raises(Refused, match="line 100002"):
             list(table.rows)
+
+
+def test_a_parquet_file_comes_back_as_a_csv_file(kolm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra `data`")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"text": [PARCEL, None], "n": [3, 4]}), kolm / "in.parquet")
+    assert main(["run", "a.kolm", "--in", "in.parquet", "--out", "out.csv"]) == 0
+    head, first, second = rows_of((kolm / "out.csv").read_text())
+    assert head == ["text", "n", "answer", "confidence", "unsure"]
+    assert first[:3] == [PARCEL, "3", "delivery"]
+    assert second == ["", "4", "", "", ""]
+    capsys.readouterr()
+    (kolm / "broken.parquet").write_bytes(b"PAR1 and nothing")
+    assert main(["run", "a.kolm", "--in", "broken.parquet"]) == 2
+    assert "no parquet file that can be read" in capsys.readouterr().err
+
+
+def test_a_reader_that_closes_the_output_early_ends_the_run_quietly(kolm: Path) -> None:
+    (kolm / "in.csv").write_text("text\n" + "".join(f"{PARCEL} {n}\n" for n in range(3_000)))
+    words = [sys.executable, "-m", "gpu_runners.cli", "run", "a.kolm", "--in", "in.csv"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=kolm) as run:
+        assert run.stdout is not None
+        run.stdout.readline()
+        run.stdout.close()
+        assert run.stderr is not None
+        said = run.stderr.read().decode()
+    assert (run.returncode, "cannot be read" in said) == (PIPE_CLOSED, False)
