@@ -3,7 +3,7 @@ a letter or a line that is drawn half a pixel beside does not count.
 
     changed   share of squares whose colour differs by more than MOST_STEPS of 255 in any channel
 
-MOST_CHANGED is five times what two runs on one machine differ by and a fraction of what any of the faults changes that
+MOST_CHANGED is ten times what two runs on one machine differ by, and a fraction of what each of the faults changes that
 `test_snapshots` makes on purpose.
 """
 
@@ -17,7 +17,7 @@ from PIL import Image
 SQUARE_PX = 4
 MOST_STEPS = 20
 MOST_CHANGED = 0.002
-N_COLOURS = 64
+N_COLOURS = 200
 Pixels = NDArray[np.uint8]  # (height, width, 3)
 
 

@@ -23,6 +23,7 @@ _WORDS = (
         "January 2026",
     ),
     (r"\b\d{4}-\d\d\b", "2026-01"),
+    (r"Forecast: too early to say:.*", "Forecast: too early to say: 0 of 5 whole days are over"),
     (r"\b\d\d:\d\d(:\d\d)?( UTC)?\b", "12:00"),
 )
 _FREEZE = """([words, blank]) => {
@@ -42,7 +43,7 @@ _FREEZE = """([words, blank]) => {
   document.activeElement?.blur();
 }"""
 # what depends on the day of the month
-_BLANK = ".by-day, [data-by-day], main figure.days"
+_BLANK = "[aria-labelledby=days] svg"
 _STILL = "*, *::before, *::after { transition: none !important; animation: none !important; caret-color: transparent }"
 _FONTS = """() => Object.fromEntries(["sans", "serif", "mono"].map((name) => {
   const line = document.createElement("span");
@@ -68,7 +69,8 @@ def freeze(page: Page) -> None:
 def still(page: Page, css: str) -> None:
     """Lay a style over the page, by a constructed sheet: no policy of the page's refuses one."""
     page.evaluate(
-        "(css) => { const sheet = new CSSStyleSheet(); sheet.replaceSync(css); document.adoptedStyleSheets.push(sheet); }",
+        "(css) => { const sheet = new CSSStyleSheet(); sheet.replaceSync(css);"
+        " document.adoptedStyleSheets.push(sheet); }",
         css,
     )
 
