@@ -79,5 +79,3 @@ def fonts_of(page: Page) -> dict[str, int]:
     """How wide a line is in each of the console's three fonts: machines with other fonts lay pages out otherwise."""
     widths: dict[str, int] = page.evaluate(_FONTS)
     return widths
-
-

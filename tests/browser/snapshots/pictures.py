@@ -63,7 +63,7 @@ def write_all(browser: Browser, pages: MainPages) -> None:
                 page.goto(path)
                 fonts = fonts_of(page)
                 image = take(page)
-            if (file := file_of(name, theme)).exists() and compare_with_baseline(image, name, theme).changed == 0:
+            if (file := file_of(name, theme)).exists() and compare_with_baseline(image, name, theme).is_same:
                 continue  # a picture that shows the same keeps its bytes
             save(image, file)
             print(f"{file.relative_to(ROOT)} {file.stat().st_size:,} bytes")

@@ -36,7 +36,7 @@ FAULTS = {
     "all is three pixels lower": ("data", "main { padding-top: calc(3px + var(--gap, 40px)) !important }"),
     "the main button has another colour": ("log-in", ".btn.primary { background: #0a7a3a !important }"),
     "the ground is a little darker": ("compile", ":root, body { background: #dcdcd8 !important }"),
-    "letters are larger": ("docs", "article { font-size: 108% }"),
+    "letters are larger": ("docs", ".md-typeset, .md-typeset p { font-size: 0.95rem !important }"),
     "a column is left out": ("deployment", ".kv dd { display: none }"),
 }
 
