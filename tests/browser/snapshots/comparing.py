@@ -1,5 +1,5 @@
-"""Two pictures of a page, compared as an eye from three steps away does: in squares of 4 x 4 pixels, so that the edge of
-a letter or a line that is drawn half a pixel beside does not count.
+"""Two pictures of a page, compared as an eye from three steps away does: in squares of 4 x 4 pixels, so that the edge
+of a letter or a line that is drawn half a pixel beside does not count.
 
     changed   share of squares whose colour differs by more than MOST_STEPS of 255 in any channel
 
