@@ -82,7 +82,7 @@ TABS = {
     Tab.LABELS: ("Labels",),
     Tab.TRAINING: ("Training",),
     Tab.GATE: ("accuracy",),
-    Tab.WRONG: ("message number",),
+    Tab.WRONG: ("wrong answers", "all held-out answers"),
     Tab.DRAFTS: ("drafts",),
     Tab.RECEIPTS: ("slicing", "digest of the statement"),
     Tab.SPEC: ("Does the customer ask for money back?",),
