@@ -21,7 +21,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from standardwebhooks import Webhook
 
-from backend.console.templatetags.kolm import usd
+from backend.console.templatetags.kolm import money
 from backend.domain.roles import Role
 from deploy.embedded.home import ROOT
 from tests.acceptance.deployment import eventually
@@ -155,7 +155,7 @@ def read_the_bill(watched: Watched, spent_microusd: int) -> None:
     page = watched.page
     watched.open("/app/bills")
     assert spent_microusd > 0
-    expect(page.locator("main")).to_contain_text(usd(spent_microusd))
+    expect(page.locator("main")).to_contain_text(money(spent_microusd))
     with page.expect_download() as download:
         page.get_by_role("link", name="CSV").click()
     lines = Path(download.value.path()).read_text().splitlines()
