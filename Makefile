@@ -13,7 +13,7 @@ WORKERS := -n $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or
 # bytecode is kept: the suite and the stack start hundreds of processes, each of which would compile a thousand files anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-json demo-drafts up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-draft-pool bench-drafts bench-draft-kscore test-browser screenshots bench-api bench-streams bench-queue bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama bench-exports bench-encoder-engines test-servers bench-structured-output ledger-check backup restore lock wheel clean setup-clients test-clients bench-gallery bench-sources docs
+.PHONY: help setup demo demo-json demo-drafts up key down status test check unit static test-all repeat lines structure durations lint format types contracts migrations-check openapi openapi-check pytest test-faults setup-vllm test-vllm bench-vllm-drafts bench-vllm-recipes bench-vllm-exactness bench-banking77 bench-selection bench-draft-policy bench-draft-pool bench-drafts bench-draft-kscore test-browser screenshots snapshots bench-api bench-streams bench-queue bench-serving base base-anew base-gemma bench-trainer bench-snips bench-recipes bench-registry bench-rules bench-gate bench-label bench-estimates bench-sizes bench-gpu setup-llama setup-llama-server test-llama bench-llama bench-exports bench-encoder-engines test-servers bench-structured-output ledger-check backup restore lock wheel clean setup-clients test-clients bench-gallery bench-sources docs
 
 help:
 	@echo "make demo    compile examples/refund-router.yaml end to end on this machine"
@@ -135,6 +135,10 @@ test-browser: setup
 
 screenshots: setup
 	$(RUN) -m tests.browser.screenshots
+
+# the committed pictures that tests/browser/snapshots compares the main pages with, after a change that is wanted
+snapshots: setup
+	$(RUN) -m tests.browser.snapshots.pictures
 
 # a few minutes each: the API under 64 clients, 1,000 event streams with cuts and a restart
 bench-api: setup

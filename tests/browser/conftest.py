@@ -12,7 +12,8 @@ from deploy.embedded.ports import free_ports
 from tests.acceptance.deployment import Deployment, running
 from tests.browser import chromium
 from tests.browser.chromium import Theme, Watched
-from tests.browser.house import PASSWORD, House, furnish, receiver
+from tests.browser.house import House, furnish, log_in, receiver
+from tests.browser.main_pages import MainPages, main_pages
 
 Opened = Callable[..., Watched]
 
@@ -61,6 +62,13 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
+def main(browser: Browser) -> Iterator[MainPages]:
+    """The main pages over rows that are always the same; no worker runs."""
+    with main_pages(browser) as pages:
+        yield pages
+
+
+@pytest.fixture(scope="package")
 def cookies(browser: Browser, house: House) -> Callable[[Role], Any]:
     """Each role logs in once, by the form."""
     kept: dict[Role, Any] = {}
@@ -73,15 +81,6 @@ def cookies(browser: Browser, house: House) -> Callable[[Role], Any]:
         return kept[role]
 
     return state
-
-
-def log_in(watched: Watched, email: str, password: str = PASSWORD) -> None:
-    watched.open("/accounts/login/")
-    page = watched.page
-    page.fill("input[name=login]", email)
-    page.fill("input[name=password]", password)
-    page.locator("main form button[type=submit], main form button:not([type])").first.click()
-    page.wait_for_url("**/app/")
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from backend.domain.roles import Role
 from deploy.embedded.home import ROOT
 from tests.acceptance.deployment import Customer, Deployment, Row, eventually
 from tests.acceptance.specs import small_spec
+from tests.browser.chromium import Watched
 
 PASSWORD = "correct horse battery"
 _MEMBERS = """
@@ -138,3 +139,12 @@ def members(deployment: Deployment, customer: Customer, *, prefix: str = "") -> 
     )
     assert done.returncode == 0, done.stderr
     return {Role(role): email for role, email in json.loads(done.stdout).items()}
+
+
+def log_in(watched: Watched, email: str, password: str = PASSWORD) -> None:
+    watched.open("/accounts/login/")
+    page = watched.page
+    page.fill("input[name=login]", email)
+    page.fill("input[name=password]", password)
+    page.locator("main form button[type=submit], main form button:not([type])").first.click()
+    page.wait_for_url("**/app/")

@@ -21,7 +21,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from standardwebhooks import Webhook
 
-from backend.console.templatetags.kolm import usd
+from backend.console.templatetags.kolm import money
 from backend.domain.roles import Role
 from deploy.embedded.home import ROOT
 from tests.acceptance.deployment import eventually
@@ -31,9 +31,10 @@ from tests.browser.chromium import Watched
 from tests.browser.conftest import Opened, log_in
 from tests.browser.house import House, members
 
-pytestmark = [pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(1_200)]
 
 NEW_PASSWORD = "a quiet blueprint 42"
+BUSY_MS = 200_000  # ends a failure; a machine whose cores are shared by ten suites takes minutes for a compile
 
 
 def letter_to(address: str, folder: Path, *, subject: str = "") -> str:
@@ -115,7 +116,7 @@ def compile_and_watch(watched: Watched) -> str:
     page = watched.page
     watched.open("/app/compiles/new")
     page.locator(".cm-content").fill(json.dumps(small_spec("newcomer"), indent=1))
-    expect(page.locator("main")).to_contain_text("$0.0", timeout=20_000)  # the estimate, while one types
+    expect(page.locator("main")).to_contain_text("$0.0", timeout=BUSY_MS)  # the estimate, while one types
     press(page, "Compile")
     page.wait_for_url(re.compile(r"/app/compiles/cmp_[0-9a-z]{26}"))
     page.evaluate("window.__loaded_once = true")
@@ -124,11 +125,11 @@ def compile_and_watch(watched: Watched) -> str:
         ".observe(document.querySelector('#live'), {childList: true})"
     )
     section = page.locator("[data-stream]").first
-    expect(section).to_have_attribute("data-state", "live", timeout=20_000)
-    expect(page.locator("#head")).to_contain_text("running", timeout=60_000)
-    expect(section).to_have_attribute("data-state", "ended", timeout=200_000)
-    expect(page.locator("#head")).to_contain_text("succeeded", timeout=20_000)
-    expect(page.locator("#head")).to_contain_text("the gate is passed", timeout=20_000)
+    expect(section).to_have_attribute("data-state", "live", timeout=BUSY_MS)
+    expect(page.locator("#head")).to_contain_text(re.compile("running|succeeded"), timeout=BUSY_MS)
+    expect(section).to_have_attribute("data-state", "ended", timeout=2 * BUSY_MS)
+    expect(page.locator("#head")).to_contain_text("succeeded", timeout=BUSY_MS)
+    expect(page.locator("#head")).to_contain_text("the gate is passed", timeout=BUSY_MS)
     assert page.evaluate("window.__loaded_once") is True
     assert page.evaluate("window.__said.length") >= 1
     return page.url.rstrip("/").rpartition("/")[2].partition("?")[0].partition("#")[0]
@@ -154,7 +155,7 @@ def read_the_bill(watched: Watched, spent_microusd: int) -> None:
     page = watched.page
     watched.open("/app/bills")
     assert spent_microusd > 0
-    expect(page.locator("main")).to_contain_text(usd(spent_microusd))
+    expect(page.locator("main")).to_contain_text(money(spent_microusd))
     with page.expect_download() as download:
         page.get_by_role("link", name="CSV").click()
     lines = Path(download.value.path()).read_text().splitlines()

@@ -34,11 +34,13 @@ _STATE = {word: state for state, words in STATE_OF.items() for word in words.spl
 @register.filter
 def usd(microusd: int | Decimal | None) -> SafeString | str:
     """Dollars to three significant digits; the exact amount shows on hover and is what a script reads."""
-    if microusd is None or microusd == "":
-        return NOTHING
+    return NOTHING if microusd is None or microusd == "" else _amount(microusd, money(microusd))
+
+
+def _amount(microusd: int | Decimal, shown: str) -> SafeString:
     exact = number_words.usd_exact(microusd)
     value = exact.replace("$", "").replace(",", "")
-    return format_html('<data class="usd" value="{}" title="{}">{}</data>', value, exact, _minus(money(microusd)))
+    return format_html('<data class="usd" value="{}" title="{}">{}</data>', value, exact, _minus(shown))
 
 
 @register.filter
@@ -50,8 +52,7 @@ def usd_exact(microusd: int | Decimal | None) -> str:
 @register.filter
 def signed_usd(microusd: int | None) -> SafeString | str:
     """A difference of two amounts, with its sign in front."""
-    shown = usd(microusd)
-    return shown.replace(">$", ">+$", 1) if microusd and microusd > 0 else shown
+    return _amount(microusd, f"+{money(microusd)}") if microusd and microusd > 0 else usd(microusd)
 
 
 def money(microusd: int | Decimal | None) -> str:

@@ -41,6 +41,8 @@ def test_no_amount_is_a_dash_and_a_difference_has_its_sign():
     assert (kolm.usd(None), kolm.signed_usd(None)) == ("–", "–")
     assert kolm.signed_usd(1_250_000).endswith(">+$1.25</data>")
     assert kolm.signed_usd(-1).endswith(">−$0.000001</data>")
+    shown = engines["django"].from_string("{% load kolm %}{{ amount|signed_usd }}").render({"amount": 1_250_000})
+    assert shown == kolm.signed_usd(1_250_000)  # an element and not its text
 
 
 def test_a_time_is_in_milliseconds_however_short():
