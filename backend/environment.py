@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import psycopg
@@ -22,6 +22,9 @@ from backend.domain.jobs.runner_jobs import BASE_NAME
 from backend.domain.money.price_catalog import Catalog, catalog_with, shipped_catalog
 from backend.domain.money.price_file import BadPriceFile, read_price_file
 from backend.domain.money.vendor_prices import NO_PRICES, BadPrices, PriceTable, read_prices
+
+if TYPE_CHECKING:
+    import yaml
 
 T = TypeVar("T")
 LEAST_BLOB_BYTES = 16_777_216
@@ -158,12 +161,29 @@ def read_yaml_or_json(path: Path) -> object:
     if path.stat().st_size > MAX_PRICE_FILE_BYTES:
         raise BadPriceFile(f"the file has more than {MAX_PRICE_FILE_BYTES:,} bytes")
     try:
-        document: object = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document: object = yaml.load(path.read_text(encoding="utf-8"), Loader=_strict_loader())
     except UnicodeDecodeError:
         raise BadPriceFile("the file is no UTF-8") from None
     except yaml.YAMLError as fault:
         raise BadPriceFile(f"the file is neither YAML nor JSON: {' '.join(str(fault).split())[:300]}") from None
     return document
+
+
+def _strict_loader() -> "type[yaml.SafeLoader]":
+    """YAML's safe loader that refuses a key that stands twice: the plain one would take the last without a word."""
+    import yaml
+
+    class StrictLoader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[tuple[str, str]] = set()
+            for key, _ in node.value:
+                if (key.tag, str(key.value)) in seen:
+                    line = key.start_mark.line + 1
+                    raise BadPriceFile(f"line {line}: {str(key.value)[:60]} is there twice; keep one of them")
+                seen.add((key.tag, str(key.value)))
+            return super().construct_mapping(node, deep)
+
+    return StrictLoader
 
 
 def parse_seller(value: str) -> dict[str, str]:

@@ -99,7 +99,16 @@ def write_pdf(document: InvoiceDocument, *, font: Path | None = None) -> bytes:
 def _open(document: InvoiceDocument, font: Path | None) -> _Page:
     from fpdf import FPDF
 
-    pdf = FPDF(format="A4")
+    class Pages(FPDF):
+        def footer(self) -> None:
+            self.set_y(-12)
+            self.set_font(family, "", 8)
+            self.set_text_color(_GREY)
+            words = f"Invoice {document.number}, page {self.page_no()} of {{nb}}"
+            self.cell(_WIDTH_MM, 5, words, align="R")
+
+    family = CORE_FONT if font is None else "invoice"
+    pdf = Pages(format="A4")
     pdf.set_creation_date(document.issued_at)
     pdf.set_producer("kolm")
     pdf.set_title(f"Invoice {document.number}")
@@ -111,7 +120,7 @@ def _open(document: InvoiceDocument, font: Path | None) -> _Page:
         pdf.add_font("invoice", fname=str(font))
         code_points = frozenset(pdf.fonts["invoice"].cmap)
     pdf.add_page()
-    return _Page(pdf, CORE_FONT if font is None else "invoice", code_points)
+    return _Page(pdf, family, code_points)
 
 
 def _head(page: _Page, document: InvoiceDocument) -> None:

@@ -15,6 +15,7 @@ from backend.domain.errors import Conflict, InvalidInput, PaymentRequired
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.ledger import GRANT_PRIORITY, GrantKind, Kind, grant_lines
 from backend.domain.money.plans import check_cap, plan
+from backend.domain.number_words import usd_exact
 from backend.rest.new_ids import new_uuid7
 from backend.tenants import audit
 from backend.tenants.actors import Actor
@@ -138,7 +139,7 @@ def all_tenants() -> list[UUID]:
 def cap_reached(account: Account, wanted: int) -> PaymentRequired:
     left = max(0, postings.account_headroom(account))
     return PaymentRequired(
-        f"This needs ${wanted / 1e6:.6f} and the spend cap of the {account.plan} plan has ${left / 1e6:.6f} left until "
+        f"This needs {usd_exact(wanted)} and the spend cap of the {account.plan} plan has {usd_exact(left)} left until "
         f"{account.period_end:%Y-%m-%d}. Wait for running compiles to end, raise the cap (PATCH /v1/account) or "
         "move to a larger plan.",
         code="spend_cap_reached",
@@ -149,7 +150,7 @@ def budget_reached(budget: Budget, wanted: int) -> PaymentRequired:
     left = max(0, budget.cap_microusd - budget.held_microusd - budget.spent_microusd)
     whose = "this team's" if budget.api_key_id is None else "this API key's"
     message = (
-        f"This needs ${wanted / 1e6:.6f} and {whose} monthly budget has ${left / 1e6:.6f} left. "
+        f"This needs {usd_exact(wanted)} and {whose} monthly budget has {usd_exact(left)} left. "
         f"Raise the budget (PATCH /v1/budgets/{encode_id(Prefix.BUDGET, budget.id)}) or wait for the next month."
     )
     if budget.api_key_id is None:

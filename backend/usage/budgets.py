@@ -13,6 +13,7 @@ from rest_framework import serializers as s
 from backend.domain.errors import Conflict, NotFound
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.ledger import ACCRUED, CREDIT
+from backend.domain.number_words import usd
 from backend.domain.roles import Role
 from backend.rest.shapes import Constant, PublicId, Shape, Time
 from backend.tenants import audit
@@ -218,7 +219,7 @@ def _mail(budget: Budget, percent: int) -> None:
     stop = "Nothing new starts until the month ends or the budget is raised.\n" if budget.is_hard else ""
     text = (
         f"{name}: {percent} % of {whose} for this month is used "
-        f"(${budget.spent_microusd / 1e6:.2f} of ${budget.cap_microusd / 1e6:.2f}).\n"
+        f"({usd(budget.spent_microusd)} of {usd(budget.cap_microusd)}).\n"
         f"{stop if percent >= 100 else ''}\nUsage and budgets: {settings.KOLM_PUBLIC_URL}/app/bills\n"
     )
 

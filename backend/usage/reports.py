@@ -1,6 +1,7 @@
 """Bills and reports: the ledger's figures for money, the facts' for quantities. The same numbers wherever they are
 shown: API, console, invoice and CSV."""
 
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -69,6 +70,7 @@ CSV_HEADER = (
     "tags",
 )
 CSV_CHUNK = 1_000
+_OF_FORMULAS = frozenset("=+-@\t\r\n")
 
 
 class Group(StrEnum):
@@ -259,4 +261,5 @@ def _csv_row(row: UsageFact) -> tuple[str, ...]:
 
 def inert(text: str) -> str:
     """A spreadsheet takes these for the beginning of a formula, and a model's name is the customer's."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    begins = unicodedata.normalize("NFKC", text.lstrip()[:1])  # fullwidth signs are signs there too
+    return f"'{text}" if begins in _OF_FORMULAS or text[:1] in _OF_FORMULAS else text

@@ -19,6 +19,13 @@ UNSHOWN = frozenset({"raw", "secret"})
 Span = tuple[int, int, str]  # first and last code point but one, and the words that it carries
 
 
+def _words() -> Any:
+    """The one form of numbers, imported when it is needed: a client that only asks stands on itself."""
+    from backend.domain import number_words
+
+    return number_words
+
+
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells that are HTML already."""
     head = "".join(f"<th>{escape(title)}</th>" for title in titles)
@@ -47,9 +54,11 @@ def value_html(name: str, value: Any) -> str:
     if value is None:
         return ""
     if name.endswith("_microusd") and isinstance(value, int):
-        return f"${value / 1e6:,.4f}"
+        return str(_words().usd(value))
     if name.endswith("_ppm") and isinstance(value, int):
-        return f"{value / 1e6:.3f}"
+        return str(_words().score(value))
+    if name.endswith("_us") and isinstance(value, int):
+        return str(_words().milliseconds(value))
     if isinstance(value, datetime):
         return escape(f"{value:%Y-%m-%d %H:%M:%S}")
     text = str(value)
@@ -58,9 +67,9 @@ def value_html(name: str, value: Any) -> str:
 
 def compile_html(compile: "Compile") -> str:
     """Show how it stands, what it cost, the quality card, and what to do where the gate was missed."""
-    score = "" if compile.k_score is None else f", K-score {compile.k_score:.3f}"
+    score = "" if compile.k_score_ppm is None else f", K-score {_words().score(compile.k_score_ppm or 0)}"
     head = f"<p><b>{escape(compile.name)}</b> {escape(compile.id)}: {escape(compile.status)}{score}, "
-    head += f"spent ${compile.spent_microusd / 1e6:,.4f}</p>"
+    head += f"spent {_words().usd(compile.spent_microusd)}</p>"
     advice = str((compile.gate or {}).get("next_step") or "")
     failure = compile.failure.message if compile.failure else ""
     notes = "".join(f"<p>{escape(note)}</p>" for note in (failure, f"next: {advice}" if advice else "") if note)
@@ -76,11 +85,12 @@ def card_html(card: Mapping[str, Any] | None) -> str:
 
 
 def _card_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    words = _words()
     low, high = row.get("low_ppm"), row.get("high_ppm")
-    interval = f" [{low / 1e4:.1f}, {high / 1e4:.1f}]" if low is not None and high is not None else ""
-    accuracy = "–" if row.get("accuracy_ppm") is None else f"{row['accuracy_ppm'] / 1e4:.1f} %{interval}"
-    time = "–" if row.get("answer_us") is None else f"{row['answer_us'] / 1000:,.3g} ms"
-    price = "–" if row.get("per_1000_microusd") is None else f"${row['per_1000_microusd'] / 1e6:,.3g}"
+    interval = f" {words.interval(low, high)}" if low is not None and high is not None else ""
+    accuracy = "–" if row.get("accuracy_ppm") is None else f"{words.percent(row['accuracy_ppm'])}{interval}"
+    time = "–" if row.get("answer_us") is None else words.milliseconds(row["answer_us"])
+    price = "–" if row.get("per_1000_microusd") is None else words.usd(row["per_1000_microusd"])
     return escape(str(row.get("words") or row.get("name"))), accuracy, escape(str(row.get("n") or "–")), time, price
 
 
@@ -91,13 +101,13 @@ def output_html(output: "Output") -> str:
 
 def output_cells(output: "Output") -> tuple[str, str, str]:
     spans = [
-        (one.start, one.end, f"{one.path} {one.confidence:.3f}")
+        (one.start, one.end, f"{one.path} {_words().score(one.confidence_ppm)}")
         for one in output.fields
         if one.start is not None and one.end is not None
     ]
     answer = output.label if output.label is not None else output.output or ""
     doubt = " (unsure)" if output.is_unsure else ""
-    confidence = "" if output.confidence is None else f"{output.confidence:.3f}"
+    confidence = "" if output.confidence is None else _words().score(round(output.confidence * 1_000_000))
     return mark_places(output.input or "", spans), f"<b>{escape(answer)}</b>{doubt}", confidence
 
 

@@ -41,10 +41,12 @@ class SpecDraft:
         return place
 
     def _repr_html_(self) -> str:
+        from backend.domain.number_words import percent
+
         profile = self.source.profile
         labels = "".join(
             f"<tr><td>{escape(label.name)}</td><td style='text-align:right'>{label.n:,}</td>"
-            f"<td style='text-align:right'>{label.share_ppm / 10_000:.1f} %</td></tr>"
+            f"<td style='text-align:right'>{percent(label.share_ppm)}</td></tr>"
             for label in profile.labels[:SHOWN_LABELS]
         )
         warnings = "".join(f"<li>{escape(warning)}</li>" for warning in profile.warnings)

@@ -13,6 +13,7 @@ from backend.compiles.models import Compile, StepRun
 from backend.compiles.states import DELEGATE_CALLS, REWARD_CALLS
 from backend.domain.errors import PaymentRequired
 from backend.domain.lifecycle import StepName
+from backend.domain.number_words import usd_exact
 from backend.domain.spec.parsing import Spec, judged_by, rewarded_by
 from backend.usage.ledger import Fact
 from backend.usage.models import Billing
@@ -48,8 +49,8 @@ def reserve(compile: Compile, amount_microusd: int) -> None:
     left = left_of(compile)
     if amount_microusd > left:
         raise PaymentRequired(
-            f"The next teacher calls may cost up to ${amount_microusd / 1e6:.6f} and the budget has "
-            f"${left / 1e6:.6f} left. Resume the compile with a larger budget; what is done stays done.",
+            f"The next teacher calls may cost up to {usd_exact(amount_microusd)} and the budget has "
+            f"{usd_exact(left)} left. Resume the compile with a larger budget; what is done stays done.",
             code="budget_exhausted",
         )
     touch(compile, reserved_microusd=compile.reserved_microusd + amount_microusd)

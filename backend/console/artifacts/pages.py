@@ -27,6 +27,7 @@ from backend.console.rows_and_forms import own_row, page_of
 from backend.domain.artifact import kolm_verify
 from backend.domain.errors import Conflict, InvalidInput
 from backend.domain.ids import Prefix, encode_id
+from backend.domain.number_words import score
 from backend.domain.roles import Permission
 
 VERDICTS = {0: "trusted", 3: "untrusted", 1: "broken", 2: "not_an_artifact"}
@@ -157,4 +158,4 @@ def _lines(row: Artifact) -> dict[str, str]:
 
 def _trend(k_scores: Sequence[float]) -> SafeString:
     """The K-scores of a name's versions, oldest first."""
-    return sparkline(list(k_scores), title="K-score by version", write=lambda value: f"{value:.3f}")
+    return sparkline(list(k_scores), title="K-score by version", write=lambda value: score(round(value * 1_000_000)))

@@ -14,6 +14,7 @@ from backend.console.charts import bars
 from backend.console.compiles.rows import output_of
 from backend.domain.errors import NotFound
 from backend.domain.lifecycle import StepName
+from backend.domain.number_words import milliseconds
 from backend.domain.planning.step_outputs import LabelingOut
 from backend.domain.rules.reading import read_rules
 from backend.domain.rules.rule_list import InvalidRules
@@ -130,7 +131,7 @@ def _chart(arms: list[MeasuredArm]) -> SafeString | None:
     return bars(
         [(arm.name, arm.ms_a_prompt) for arm in arms],
         title="Time per answer, by draft source",
-        write=lambda ms: "–" if ms is None else f"{ms:,.1f} ms",
+        write=lambda ms: "–" if ms is None else milliseconds(ms * 1_000),
         head="Milliseconds per answer",
         tones=["good" if arm.is_chosen else "s1" for arm in arms],
     )

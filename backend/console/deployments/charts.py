@@ -9,6 +9,7 @@ from django.utils.safestring import SafeString
 
 from backend.console.charts import columns, line
 from backend.console.templatetags.kolm import count, pct
+from backend.domain.number_words import milliseconds
 from backend.serving.models import DeploymentHour
 from backend.serving.shapes import DeploymentFiguresShape
 
@@ -42,7 +43,7 @@ def first_token_chart(hours: Sequence[tuple[datetime, Any]]) -> SafeString:
     return line(
         series,
         title="Time to the first token",
-        write=lambda value: "" if value is None else f"{value:,.0f} ms",
+        write=lambda value: "" if value is None else milliseconds(value * MS),
         write_x=_hour_of(hours),
         from_zero=True,
         span=(0, len(hours) - 1),

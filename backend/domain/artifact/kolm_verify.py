@@ -618,7 +618,8 @@ def _print(verdict: Verdict, path: str) -> None:
         print(
             f"  {manifest['name']}, {manifest['compile']}, {manifest['created_at']}, {len(manifest['members'])} members"
         )
-        print(f"  K-score {manifest['k_score_ppm'] / 1e6:.4f}, gate {manifest['gate']}, signed by {verdict.keyid}")
+        score = manifest["k_score_ppm"] // 1_000 / 1_000
+        print(f"  K-score {score:.3f}, gate {manifest['gate']}, signed by {verdict.keyid}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from backend.domain.number_words import percent
 from backend.domain.source_data.json_schema import infer_schema
 from backend.domain.source_data.profile import DataProfile, LabelCount, TaskKind
 from backend.domain.source_data.source import Source
@@ -102,7 +103,7 @@ def _labels(labels: Sequence[LabelCount], descriptions: Mapping[str, str]) -> li
     lines = ["output:", "  type: label"]
     lines.append("  labels:  # say what each means: a description helps the teacher more than any other line here")
     for label in labels[:MAX_LABELS]:
-        share = f"{label.n:,} rows, {label.share_ppm / 10_000:.1f} %"
+        share = f"{label.n:,} rows, {percent(label.share_ppm)}"
         lines.append(f"    - name: {_quote(label.name)}  # {share}")
         described = descriptions.get(label.name, "")
         if described:

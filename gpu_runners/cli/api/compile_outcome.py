@@ -67,7 +67,7 @@ def print_saved(row: Row) -> None:
 
 
 def _score(row: Row) -> str:
-    return "" if row.get("k_score_ppm") is None else f", K-score {row['k_score_ppm'] / 1e6:.3f}"
+    return "" if row.get("k_score_ppm") is None else f", K-score {score(row['k_score_ppm'])}"
 
 
 def _print_gate(gate: Row) -> None:
@@ -136,11 +136,11 @@ def _comparison(row: Row, last: Row | None) -> str:
     if last is None:
         return f"There is no earlier artifact {row['name']!r} to compare with."
     was = last["k_score_ppm"]
-    before = f"{was / 1e6:.3f} of version {last['version']} ({last['id']})"
+    before = f"{score(was)} of version {last['version']} ({last['id']})"
     if row["k_score_ppm"] is None:
         return f"This compile has no K-score to set beside {before}."
     now = row["k_score_ppm"]
-    return f"K-score {now / 1e6:.3f} against {before}: {(now - was) / 1e6:+.3f}"
+    return f"K-score {score(now)} against {before}: {'-' if now < was else '+'}{score(abs(now - was))}"
 
 
 def file_of(name: Any, version: Any = None) -> Path:

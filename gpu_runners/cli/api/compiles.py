@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from backend.domain.number_words import usd
+from backend.domain.number_words import score, usd
 from gpu_runners.cli.api.compile_outcome import file_of, print_accepted, print_outcome, save_artifact
 from gpu_runners.cli.api.connection import Connect, api_options, run_command
 from gpu_runners.cli.display.printing import print_json
@@ -171,7 +171,7 @@ def pull(*, artifact: str, out: str | None, as_json: bool, connect: Connect) -> 
         if as_json:
             print_json(row | {"path": str(path)})
             return OK
-        print(f"{path} ({row['size_bytes']:,} bytes, K-score {row['k_score_ppm'] / 1e6:.3f})")
+        print(f"{path} ({row['size_bytes']:,} bytes, K-score {score(row['k_score_ppm'])})")
         return OK
 
     return run_command(act, connect)

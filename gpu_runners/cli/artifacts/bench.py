@@ -16,6 +16,7 @@ import click
 
 from backend.domain.artifact.kolm_verify import Kolm
 from backend.domain.errors import OurError
+from backend.domain.number_words import milliseconds
 from gpu_runners.cli.artifacts.loading import Refused, model_of, read_inputs, read_trusted, rules_of
 from gpu_runners.cli.options import PATH, file_argument, json_option, trust_options
 from gpu_runners.cli.terminal import fail
@@ -151,7 +152,7 @@ def _print(result: dict[str, Any]) -> None:
     engine = f"{about.get('name', 'encoder')} on {about['device']}"
     print(f"{result['n_inputs']} of {origin}, {result['at_once']} at a time, {engine}")
     if "model_p50_us" in result:
-        print(f"model  p50 {result['model_p50_us'] / 1000:.2f} ms; an encoder writes no tokens, so nothing is drafted")
+        print(f"model  p50 {milliseconds(result['model_p50_us'])}; an encoder writes no tokens, so nothing is drafted")
     else:
         rows = [_cells(row, result["n_inputs"]) for row in result["arms"]]
         titles = ["ARM", "TOK/S", "TIMES", "AT MOST", "TOK/STEP", "COVERED", "DRAFTED", "TAKEN", "P50 MS", "SAME"]
@@ -162,7 +163,7 @@ def _print(result: dict[str, Any]) -> None:
         return
     print(
         f"rules  {rules['n_rules']} answer {rules['n_answered']} of {result['n_inputs']} inputs; p50 "
-        f"{rules['p50_ns'] / 1000:.2f} us, {rules['calls_a_second']:,} calls/s many at a time"
+        f"{milliseconds(rules['p50_ns'] / 1000)}, {rules['calls_a_second']:,} calls/s many at a time"
     )
 
 

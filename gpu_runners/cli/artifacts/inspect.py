@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from backend.domain.artifact.kolm_verify import Kolm
+from backend.domain.number_words import score
 from gpu_runners.cli.artifacts.loading import Refused, read_intact
 from gpu_runners.cli.artifacts.recipes import pack_line, rules_line
 from gpu_runners.cli.options import file_argument, json_option
@@ -45,7 +46,7 @@ def _show(kolm: Kolm) -> None:
         f"{manifest['name']}  {manifest['task_type']} task, compiled {manifest['created_at']} as {manifest['compile']}"
     )
     print(f"base      {as_line(manifest['base']['id'])}  {manifest['base']['sha256'][:16]}…")
-    print(f"K-score   {manifest['k_score_ppm'] / 1e6:.4f}, gate {manifest['gate']}")
+    print(f"K-score   {score(manifest['k_score_ppm'])}, gate {manifest['gate']}")
     if "labels.json" in kolm.members:
         print(f"labels    {', '.join(as_line(str(label)) for label in json.loads(kolm.members['labels.json']))}")
     if "prompt.json" in kolm.members:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backend.domain.evaluation.spans import SURE_PPM, model_spans, segments
+from backend.domain.number_words import milliseconds
 from gpu_runners.terminal_text import as_line, as_text
 
 SHOWN_FIELDS = 5  # of those that a span student is not sure of
@@ -42,7 +43,7 @@ def _parts(output: Output) -> tuple[str, str]:
         doubt = "  unsure" if output.get("is_unsure") else ""
         return as_line(
             output["label"]
-        ), f"  {output['confidence']:.3f}{doubt}  {output['latency_us'] / 1000:.1f} ms{rule}"
+        ), f"  {output['confidence']:.3f}{doubt}  {milliseconds(output['latency_us'])}{rule}"
     sure = f"  {output['confidence']:.3f}" if "confidence" in output else ""
     cut = "" if output["finish_reason"] == "stop" else "  (cut off)"
     return output["output"], f"{cut}{sure}{rule}{_unsure(output.get('fields', ()))}"

@@ -147,7 +147,7 @@ def _holdback(holdback: Row | None) -> list[str]:
 def _side(words: str, side: Row) -> str:
     score = "" if side["mean_score"] is None else f", mean score {side['mean_score']:.3f}"
     cost = side["cost_per_candidate_microusd"]
-    each = "" if cost is None else f" at {cost:.1f} micro-dollars"
+    each = "" if cost is None else f" at {usd(round(cost))}"
     return f"{words} (n = {side['n_slices']:,}): {side['n_candidates']:,} candidates{each}{score}"
 
 

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from backend.domain.number_words import percent
 from gpu_runners.terminal_text import as_text, raw
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _labels(profile: "DataProfile") -> Table:
     most = profile.labels[0].n
     for label in profile.labels[:SHOWN_LABELS]:
         bar = "█" * max(1, round(BAR * label.n / most))
-        share = f"{label.share_ppm / 10_000:.1f} %"
+        share = percent(label.share_ppm)
         table.add_row(Text(as_text(label.name[:CELL_CHARS])), f"{label.n:,}", share, Text(bar, style="blue"))
     if len(profile.labels) > SHOWN_LABELS:
         table.add_row(f"and {len(profile.labels) - SHOWN_LABELS:,} more", "", "", "")

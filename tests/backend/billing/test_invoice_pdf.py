@@ -87,6 +87,21 @@ def test_a_name_of_any_length_and_many_groups_make_pages_and_no_error():
     assert made.count(b"/Type /Page\n") > 3
 
 
+def test_every_page_says_which_it_is_and_five_hundred_rows_stand_on_them_in_order():
+    groups = tuple(DocumentGroup(title=f"Deployment d{i}", amount_microusd=i) for i in range(500))
+    made = write_pdf(replace(DOCUMENT, groups=groups))
+    words, n_pages = words_of(made), made.count(b"/Type /Page\n")
+    assert [f"page {i + 1} of \n{n_pages}" in words for i in range(n_pages)] == [True] * n_pages
+    assert re.findall(r"Deployment d(\d+)", words) == [str(i) for i in range(500)]
+
+
+def test_an_invoice_over_nothing_has_its_total():
+    zero = {"lines": (), "groups": (), "subtotal_cents": 0, "credit_cents": 0, "tax_cents": 0, "total_cents": 0}
+    words = words_of(write_pdf(replace(DOCUMENT, **zero)))
+    assert "USD 0.00" in words
+    assert "page 1 of \n1" in words
+
+
 def test_letters_of_the_operators_font_stand_as_they_are(tmp_path):
     font = small_font(tmp_path / "letters.ttf", "Invoice KOLM0123456789-.,:()Жß")
     made = write_pdf(replace(DOCUMENT, customer=("Ж",)), font=font)

@@ -59,3 +59,11 @@ def test_a_published_version_with_other_prices_is_refused():
     assert published_otherwise(newest) == []
     (fault,) = published_otherwise(replace(newest, prices=price_books()[0].prices))
     assert "published here with other prices" in fault
+
+
+@pytest.mark.parametrize("text", ['{"plans": [], "plans": []}', "books:\n  - {version: a, version: b}\n"])
+def test_a_name_that_stands_twice_is_refused_and_not_read_as_the_last(tmp_path, text):
+    path = tmp_path / "prices.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="is there twice; keep one"):
+        parse_catalog(str(path))

@@ -4,6 +4,7 @@ from then on; where another model accepted them, the teacher judges from then on
 from typing import Any
 
 from backend.domain.drafts.vocabulary import Strategy
+from backend.domain.number_words import percent
 from backend.drafts.calibrations import measured_bad_rate, suspend
 from backend.drafts.models import Calibration
 from workers.step.durable import CompileRun
@@ -20,18 +21,19 @@ def suspend_beyond_bound(run: CompileRun, row: Calibration, **data: Any) -> None
     if not measured.is_above(bound):
         return
     suspend(row)
+    low, allowed = (percent(round(share * 1_000_000)) for share in (measured.low, bound))
     if row.strategy == Strategy.DELEGATE:
         run.warn(
             "draft_judge_suspended",
-            f"At least {measured.low:.1%} of the drafts of family {run.spec.family} that {row.judge} accepted are bad, "
-            f"and {bound:.1%} are allowed: from now on the teacher judges them. Another draft_cache.judge begins anew.",
+            f"At least {low} of the drafts of family {run.spec.family} that {row.judge} accepted are bad, "
+            f"and {allowed} are allowed: from now on the teacher judges them. Another draft_cache.judge begins anew.",
             **data,
         )
         return
     run.warn(
         "drafts_suspended",
-        f"At least {measured.low:.1%} of the accepted drafts of family {run.spec.family} are bad, and "
-        f"{bound:.1%} are allowed: from now on it is generated afresh. Delete the family's drafts (DELETE "
+        f"At least {low} of the accepted drafts of family {run.spec.family} are bad, and "
+        f"{allowed} are allowed: from now on it is generated afresh. Delete the family's drafts (DELETE "
         "/v1/drafts?family=) to begin again.",
         **data,
     )

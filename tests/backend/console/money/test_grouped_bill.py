@@ -17,7 +17,7 @@ from backend.usage.models import BudgetScope, UsageFact
 from backend.usage.subjects import Subject
 from tests.backend.console.pages import get, logged_in, post
 from tests.compile_factories import make_compile, public_id
-from tests.factories import make_api_key, make_member, make_tenant
+from tests.factories import bearer, make_api_key, make_member, make_tenant
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -190,3 +190,22 @@ def test_an_invoice_is_downloaded_from_its_page_by_its_team_alone(tenant):
     assert answer["Content-Type"] == "application/pdf"
     assert answer.content == client.get(f"{path}/pdf").content
     assert logged_in(make_tenant()).get(f"{path}/pdf").status_code == 404
+
+
+def test_the_usage_in_detail_adds_up_as_it_is_shown(tenant):
+    for i, amount in enumerate((1_234_567, 333_333, 18_918)):
+        use(tenant, amount, f"k{i}", step=f"step{i}")
+    drill = get(logged_in(tenant), "/app/bills?by=step").split('<h2 id="drill">')[1]
+    rows = re.findall(r'<td class="num">1</td><td class="num">(\$[\d.,]+)</td>', drill)
+    assert [microusd(row) for row in rows] == [1_234_567, 333_333, 18_918]
+
+
+def test_an_amount_on_the_bill_page_is_the_apis_and_the_files(tenant, client):
+    row = make_compile(tenant)
+    use(tenant, 18_918, "a", compile_id=row.id, step="labeling")
+    person, secret = logged_in(tenant), make_api_key(tenant)
+    assert "$0.018918" in get(person, "/app/bills")
+    groups = client.get("/v1/bills/groups", headers=bearer(secret)).json()
+    assert [one["subtotal_microusd"] for one in groups["groups"]] == [18_918]
+    file = b"".join(person.get("/app/bills/usage.csv").streaming_content).decode()
+    assert ",18918," in file

@@ -83,7 +83,7 @@ def test_stats_tell_what_is_kept_what_was_accepted_and_a_net_below_zero(
     assert lines[6] == "20 slices looked: held back 1, not worth 7, offered 12"
     assert lines[7].startswith("slices: 55 drafts entered a pool; avoided $0.12, less $0.15 verification, $0.00002")
     assert lines[8] == "labels: 30 prompts were answered before; avoided $0.0006"
-    assert "held back (n = 3): 36 candidates at 12.0 micro-dollars, mean score 0.500; not (n = 19)" in lines[9]
+    assert "held back (n = 3): 36 candidates at $0.000012, mean score 0.500; not (n = 19)" in lines[9]
     assert lines[-1] == (
         "m@r1 judge 60 of 96, 62.5 % [53.5, 69.5] judged 2,400 -$0.031 2.5 % (at least 0.0 %), 40 audits"
     )
