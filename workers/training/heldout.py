@@ -173,7 +173,7 @@ def evaluation_of(run: CompileRun, measured: Measurement, *, rows: Sequence[int]
 
 
 def _generative(spec: Spec, gold: Sequence[str], measured: Measurement) -> AnyEvaluation:
-    name, passed = BASELINES[measured.kind].value, _passed(measured.failed or ())
+    name, passed = BASELINES[measured.kind].value, _have_passed(measured.failed or ())
     if isinstance(spec.output, JsonOutput):
         return evaluate_json(
             spec.output,
@@ -185,7 +185,7 @@ def _generative(spec: Spec, gold: Sequence[str], measured: Measurement) -> AnyEv
         )
     assert isinstance(spec.output, TextOutput)
     bare = measured.baseline_failed
-    theirs = None if bare is None else are_right(spec.output, gold, measured.baseline_predictions, _passed(bare))
+    theirs = None if bare is None else are_right(spec.output, gold, measured.baseline_predictions, _have_passed(bare))
     return evaluate_text(
         spec.output,
         gold,
@@ -197,7 +197,7 @@ def _generative(spec: Spec, gold: Sequence[str], measured: Measurement) -> AnyEv
     )
 
 
-def _passed(failed: Sequence[Sequence[str]]) -> list[bool]:
+def _have_passed(failed: Sequence[Sequence[str]]) -> list[bool]:
     return [not why for why in failed]
 
 

@@ -24,7 +24,7 @@ SENTENCES = {
     "order-extractor": ("Order extraction", "Reads action, order numbers, products and dates out of a mail, as JSON."),
     "ticket-summary": (
         "Ticket summary",
-        "Says in one sentence what a customer's mail asks for: a text of fixed forms.",
+        "Says what a customer's mail asks for in one sentence of a fixed form.",
     ),
 }
 

@@ -1,12 +1,14 @@
 """What is learned of texts of fixed forms, and what is none."""
 
 import random
+import re
 
 import pytest
 
 from backend.domain.extraction.assembling import Assembler
 from backend.domain.extraction.learning import is_extraction
 from backend.domain.extraction.plan import ExtractionPlan
+from backend.domain.extraction.plan_words import refusal_message
 from backend.domain.extraction.reads import ClassRead, SpanRead
 from backend.domain.extraction.sentence_learning import learn_text_plan
 
@@ -74,12 +76,14 @@ def test_a_plan_with_sentences_survives_json(plan):
 
 
 def test_free_texts_are_no_extraction_and_the_reason_is_said():
-    rng, words = random.Random(3), "we will look at it soon and then write again about your case today".split()
+    rng, words = random.Random(3), re.findall(r"\w+", "we will look at it soon and then write again about you")
     pairs = [(f"input {i} about a thing", " ".join(rng.sample(words, 9)) + ".") for i in range(40)]
     plan = learn_text_plan(pairs)
     assert not is_extraction(plan)
     assert plan.refusals[0].why == "its texts have no form in common"
-    assert plan.refusals[0].examples
+    message = refusal_message(plan)
+    assert "40 of the 40 texts" in message
+    assert plan.refusals[0].examples[0] in message
 
 
 @pytest.mark.parametrize("pairs", [[], [("a", "b")], [("", "")], [("same", "same")] * 30])
