@@ -1,7 +1,9 @@
-"""A json task's span student, ready to answer: merged weights, no torch for BERT bases, no state between calls.
+"""A json task's span student, or one of a text task of fixed forms, ready to answer: merged weights, no torch for BERT
+bases, no state between calls.
 
 From a verified `.kolm` it reads `adapter.safetensors`, `adapter_config.json`, `extraction.json` (the plan),
-`calibration.json` and the schema in `spec.json`. `rules.json` answers before the model where it is sure.
+`calibration.json` and the schema in `spec.json` (of a text task in the plan). `rules.json` answers before the model
+where it is sure.
 """
 
 import time
@@ -27,8 +29,9 @@ PPM = 1_000_000
 
 
 class SpanOutput(TypedDict):
-    """`output` is the answer as JSON text, `confidence` in [0, 1] how sure it is of the whole; `fields` say of each
-    field `{"path", "start", "end", "confidence_ppm"}`, in code points of the input. `rule`: as in a label's."""
+    """`output` is the answer as JSON text, or the text itself, `confidence` in [0, 1] how sure it is of the whole;
+    `fields` say of each field, or part of a text, `{"path", "start", "end", "confidence_ppm"}`, in code points of the
+    input. `rule`: as in a label's."""
 
     output: str
     finish_reason: str
@@ -68,7 +71,13 @@ class SpanModel:
 
     def about(self) -> dict[str, Any]:
         """Return what `kolm serve` says of the answers."""
-        return {"answer": {"type": "json", "schema": self.schema}}
+        return {"answer": self.answer_form()}
+
+    def answer_form(self) -> dict[str, Any]:
+        """Return the form of an answer, as prompt.json has a causal model's."""
+        if self.assembler.plan.sentences is not None:
+            return {"type": "text"}
+        return {"type": "json", "schema": self.schema}
 
     @classmethod
     def build(
@@ -105,7 +114,7 @@ class SpanModel:
         """Only for members whose hashes were checked (`kolm_verify.load_verified`)."""
         try:
             plan = ExtractionPlan.from_json(read_json(members, "extraction.json"))
-            schema = read_json(members, "spec.json")["output"]["schema"]
+            schema = plan.sentences.schema() if plan.sentences else read_json(members, "spec.json")["output"]["schema"]
             calibration = Calibration.from_json(read_json(members, "calibration.json"))
             assembler = Assembler(schema, plan)
         except (ValueError, KeyError, TypeError) as error:
@@ -157,12 +166,18 @@ class SpanModel:
     def _row(self, text: str, reading: Reading) -> dict[str, Any]:
         answer, fields = self.assembler.answer(text, reading.spans, reading.classes)
         return {
-            "output": normal_answer_text(answer, self._normal_schema),
+            "output": self._write(answer),
             "finish_reason": "stop",
             "n_tokens": 0,
             "confidence": round(reading.confidence, 6),
             "fields": [field_row(one) for one in fields],
         }
+
+    def _write(self, answer: Any) -> str:
+        plan = self.assembler.plan
+        if plan.sentences is None:
+            return normal_answer_text(answer, self._normal_schema)
+        return plan.sentences.write(answer) or plan.sentences.write(plan.fallback) or ""
 
 
 def field_row(one: FieldRead) -> dict[str, Any]:

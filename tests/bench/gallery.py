@@ -36,6 +36,7 @@ NAMES = (
     "language",
     "repair-desk",
     "order-extractor",
+    "ticket-summary",
 )
 TEAMS = ("north", "south")
 WITHIN_S = 1200.0

@@ -120,6 +120,8 @@ def _agreement(spec: Spec, asked: Question, teacher: _Teacher) -> int | None:
         return None
     if isinstance(spec.output, JsonOutput):
         return json_agreement(asked.answer, agreed.answer, is_exact_wanted=spec.output.accuracy == "exact")
+    if spec.output.accuracy == "exact":
+        return PPM * (asked.answer.strip() == agreed.answer.strip())
     return _preference(spec, asked, agreed.answer, teacher)
 
 

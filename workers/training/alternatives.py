@@ -5,6 +5,7 @@ says and nothing trains on it. A call is named by the input, so that a resumed c
 wrong here ends no compile: the rows that were answered count, and the reason stands beside them.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -15,7 +16,7 @@ from backend.domain.canonical import sha256_hex
 from backend.domain.errors import InvalidSpec, NotFound, PaymentRequired
 from backend.domain.evaluation.alternatives import Alternative, AlternativeName, compare_marks, label_alternatives
 from backend.domain.evaluation.classification import PPM
-from backend.domain.evaluation.generative import json_marks, typical_answer
+from backend.domain.evaluation.generative import are_right, json_marks, typical_answer
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.step_outputs import LabelingOut, SlicingOut
 from backend.domain.planning.trials import TrialKind
@@ -72,12 +73,12 @@ def _of_labels(
 
 
 def _of_answers(spec: Spec, heldout: Rows, measured: Measurement) -> tuple[Alternative, ...]:
-    """The alternatives of a json task, or of a text task whose checks decide: those alone say nothing of a constant
+    """The alternatives of a json task, or of a text task without a judge: its checks say nothing of a constant
     answer."""
     gold, n = [row["output"] for row in heldout], len(heldout)
     ours = _marks(spec, gold, measured.predictions, measured.failed or [[]] * n)
     others = {BASELINES[measured.kind]: _marks(spec, gold, measured.baseline_predictions, measured.baseline_failed)}
-    if isinstance(spec.output, JsonOutput) and measured.common_answer:
+    if measured.common_answer:
         others[AlternativeName.COMMON_ANSWER] = _marks(spec, gold, [measured.common_answer] * n, None)
     made = [compare_marks(name, ours, theirs, confidence=spec.gate.confidence) for name, theirs in others.items()]
     if (asked := measured.teacher) is not None and asked.rows:
@@ -92,12 +93,17 @@ def _marks(spec: Spec, gold: list[str], answers: list[str], failed: Sequence[Seq
     passed = None if failed is None else [not why for why in failed]
     if isinstance(spec.output, JsonOutput):
         return json_marks(spec.output, gold, answers, passed=passed)
-    return [PPM * ok for ok in passed or []]
+    assert isinstance(spec.output, TextOutput)
+    return [PPM * ok for ok in are_right(spec.output, gold, answers, passed or [True] * len(answers))]
 
 
 def common_answer(spec: Spec, dataset: Sequence[dict[str, Any]]) -> str | None:
-    """The most typical answer of a json task's training pairs."""
-    return typical_answer([row["output"] for row in dataset]) if isinstance(spec.output, JsonOutput) else None
+    """The most typical answer of a json task's training pairs, of a text task with exact answers the commonest."""
+    answers = [row["output"] for row in dataset if "output" in row]
+    if isinstance(spec.output, JsonOutput):
+        return typical_answer(answers)
+    is_exact = isinstance(spec.output, TextOutput) and spec.output.accuracy == "exact"
+    return Counter(answers).most_common(1)[0][0] if is_exact and answers else None
 
 
 def with_teacher(run: CompileRun, measured: Measurement) -> Measurement:

@@ -14,7 +14,7 @@ from backend.blobs import blob_size, get_jsonl
 from backend.domain.evaluation.classification import PPM, evaluate
 from backend.domain.evaluation.gate import GateDecision, decide_gate
 from backend.domain.evaluation.gate_floors import K_MIN_OF, GateOptions
-from backend.domain.evaluation.generative import evaluate_json, evaluate_text
+from backend.domain.evaluation.generative import are_right, evaluate_json, evaluate_text
 from backend.domain.evaluation.kscore import AnyEvaluation, KScore, score_evaluation
 from backend.domain.evaluation.means import Means
 from backend.domain.evaluation.own_time import Clock, OwnTime, Unit, own_time
@@ -173,7 +173,7 @@ def evaluation_of(run: CompileRun, measured: Measurement, *, rows: Sequence[int]
 
 
 def _generative(spec: Spec, gold: Sequence[str], measured: Measurement) -> AnyEvaluation:
-    name, passed = BASELINES[measured.kind].value, [not why for why in measured.failed or ()]
+    name, passed = BASELINES[measured.kind].value, _have_passed(measured.failed or ())
     if isinstance(spec.output, JsonOutput):
         return evaluate_json(
             spec.output,
@@ -185,15 +185,20 @@ def _generative(spec: Spec, gold: Sequence[str], measured: Measurement) -> AnyEv
         )
     assert isinstance(spec.output, TextOutput)
     bare = measured.baseline_failed
+    theirs = None if bare is None else are_right(spec.output, gold, measured.baseline_predictions, _have_passed(bare))
     return evaluate_text(
         spec.output,
         gold,
         measured.predictions,
         passed=passed,
         wins=measured.verdicts or (),
-        baselines=None if bare is None else {name: [not why for why in bare]},
+        baselines=None if theirs is None else {name: theirs},
         confidence=spec.gate.confidence,
     )
+
+
+def _have_passed(failed: Sequence[Sequence[str]]) -> list[bool]:
+    return [not why for why in failed]
 
 
 def score_of(run: CompileRun, evaluation: AnyEvaluation, measured: Measurement, trained: Trained) -> KScore:

@@ -33,11 +33,11 @@ from backend.domain.planning.trial_estimates import MAX_GOLD_ALONE
 from backend.domain.planning.trials import Trial, TrialKind
 from backend.domain.spec.defaults import answer_max_tokens
 from backend.domain.spec.gold import drop_leaks
-from backend.domain.spec.parsing import JsonOutput, Spec, label_names
+from backend.domain.spec.parsing import label_names
 from backend.domain.spec.task_prompt import answer_form, system_prompt
 from backend.runner_jobs.leases import Offer
 from workers.step.durable import CompileRun
-from workers.training.extraction import saved_plan
+from workers.training.extraction import pairs_of, saved_plan, schema_of
 
 Trained = DistillResult | DistillSpansResult | DistillCausalResult
 Answered = EvaluateResult | EvaluateSpansResult | EvaluateCausalResult
@@ -104,22 +104,16 @@ def _as_before(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _distill_spans_offer(run: CompileRun, trial: Trial, dataset: str) -> Offer:
-    train = run.spec.train
-    options = replace(train.spans.options(len(get_jsonl(run.tenant_id, dataset))), rank=trial.rank, alpha=trial.alpha)
+    train, pairs = run.spec.train, pairs_of(run, dataset)
+    options = replace(train.spans.options(len(get_jsonl(run.tenant_id, pairs))), rank=trial.rank, alpha=trial.alpha)
     spans = DistillSpansJob(
         base_model=train.base,
-        schema=schema_of(run.spec),
+        schema=schema_of(run),
         plan=saved_plan(run),
-        dataset_sha256=dataset,
+        dataset_sha256=pairs,
         options=options.to_json(),
     )
-    return Offer(kind=RunnerJobKind.DISTILL_SPANS, payload=spans.to_json(), inputs=(dataset,))
-
-
-def schema_of(spec: Spec) -> dict[str, Any]:
-    """The schema of a json task."""
-    assert isinstance(spec.output, JsonOutput)
-    return dict(spec.output.answer_schema)
+    return Offer(kind=RunnerJobKind.DISTILL_SPANS, payload=spans.to_json(), inputs=(pairs,))
 
 
 def read_trained(run: CompileRun, trial: Trial, value: dict[str, Any]) -> Trained:
@@ -165,7 +159,7 @@ def evaluate_offer(run: CompileRun, trained: Trained, heldout: list[dict[str, st
         spans = EvaluateSpansJob(
             base_model=run.spec.train.base,
             base_model_sha256=trained.base_model_sha256,
-            schema=schema_of(run.spec),
+            schema=schema_of(run),
             plan=saved_plan(run),
             adapter_sha256=trained.adapter_sha256,
             adapter_config=trained.adapter_config,

@@ -22,6 +22,10 @@ SENTENCES = {
     "language": ("Language", "Says which of five languages a short text is written in."),
     "repair-desk": ("Repair desk", "Reads what a tenant reports and says which trade has to come."),
     "order-extractor": ("Order extraction", "Reads action, order numbers, products and dates out of a mail, as JSON."),
+    "ticket-summary": (
+        "Ticket summary",
+        "Says what a customer's mail asks for in one sentence of a fixed form.",
+    ),
 }
 
 

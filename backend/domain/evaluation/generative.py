@@ -264,6 +264,15 @@ def _field_rows(truths: Sequence[Any], answers: Sequence[Any], confidence: float
     )
 
 
+def are_right(output: TextOutput, gold: Sequence[str], answers: Sequence[str], passed: Sequence[bool]) -> list[bool]:
+    """Say which texts are right where no judge decides: those that pass every check and, where they are to be exact,
+    are gold's but for white space at the ends."""
+    same = [
+        output.accuracy != "exact" or one.strip() == truth.strip() for one, truth in zip(answers, gold, strict=True)
+    ]
+    return [ok and alike for ok, alike in zip(passed, same, strict=True)]
+
+
 def evaluate_text(
     output: TextOutput,
     gold: Sequence[str],
@@ -275,16 +284,17 @@ def evaluate_text(
     confidence: float = 0.95,
 ) -> GenerativeEvaluation:
     """Texts beside gold. Where the spec's accuracy is the judge's, `wins` has a Verdict for each row (None counts as a
-    loss) and the accuracy is the share of wins and ties among all rows; else it is the share that `passed`.
+    loss) and the accuracy is the share of wins and ties among all rows; else it is the share of right ones
+    (`are_right`).
 
-    `baselines` says which of another model's answers pass; with a judge there is none, since it would have to be asked
-    about them. ROUGE-L beside gold is a diagnostic. Raises InvalidInput for sequences of different lengths.
+    `baselines` says which of another model's answers are right; with a judge there is none, since it would have to be
+    asked about them. ROUGE-L beside gold is a diagnostic. Raises InvalidInput for sequences of different lengths.
     """
     is_judged = output.accuracy == "judge"
     others = {} if is_judged else dict(baselines or {})
     _same_length(gold, outputs, passed, *([wins] if is_judged else []), *others.values())
     verdicts = Counter(str(v or Verdict.LOSS) for v in wins) if is_judged else Counter[str]()
-    is_good = [v in (Verdict.WIN, Verdict.TIE) for v in wins] if is_judged else [True] * len(gold)
+    is_good = [v in (Verdict.WIN, Verdict.TIE) for v in wins] if is_judged else are_right(output, gold, outputs, passed)
     correct = sum(ok and good for ok, good in zip(passed, is_good, strict=True))
     alike = sum(rouge_l(theirs, ours) for theirs, ours in zip(outputs, gold, strict=True))
     counts = {f"n_{verdict.value}": verdicts[verdict.value] for verdict in Verdict} if is_judged else {}

@@ -12,7 +12,7 @@ from backend.domain.answers.json_values import BadAnswer, is_exact, parse_answer
 from backend.domain.errors import InvalidInput
 from backend.domain.evaluation.classification import PPM
 from backend.domain.evaluation.differences import WHOLE, Difference, DifferenceKind, Pair, differences_between
-from backend.domain.evaluation.generative import Verdict, mark_of
+from backend.domain.evaluation.generative import Verdict, are_right, mark_of
 from backend.domain.evaluation.spans import Span, literal_spans, model_spans
 from backend.domain.spec.outputs import JsonOutput, LabelOutput, TextOutput
 
@@ -104,8 +104,10 @@ class HeldoutAnswers:
             return Judgement(is_wrong=answer != truth, label=(truth, answer if answer in self.labels else None))
         failed = tuple(self.failed[row]) if self.failed else ()
         if isinstance(self.output, TextOutput):
-            has_lost = self.output.accuracy == "judge" and self._verdict(row) == Verdict.LOSS
-            return Judgement(is_wrong=bool(failed) or has_lost, failed=failed)
+            if self.output.accuracy == "judge":
+                return Judgement(is_wrong=bool(failed) or self._verdict(row) == Verdict.LOSS, failed=failed)
+            (is_right,) = are_right(self.output, [truth], [answer], [not failed])
+            return Judgement(is_wrong=not is_right, failed=failed)
         differences = () if answer == truth else _differences(self.output.accuracy, answer, truth)
         return Judgement(is_wrong=bool(failed or differences), failed=failed, differences=differences)
 

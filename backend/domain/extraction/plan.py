@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from backend.domain.extraction.converters import Conversion
+from backend.domain.extraction.sentences import Sentences
 
 FORMAT = "kolm.extraction/1"
 PPM = 1_000_000
@@ -122,7 +123,7 @@ class ExtractionPlan:
     """`rules` in the order of the schema's leaves. `layers` are numbers of rules whose spans never overlap: each layer
     is one tagging of the input. `fallback` is the whole answer where nothing else fits the schema. `n_values` leaf
     values stand in the `n_pairs` pairs, `n_right` of them come out right. `whole_words`: no value begins or ends within
-    a word."""
+    a word. `sentences` are a text task's, whose schema the answer then has (None: of a json task)."""
 
     rules: tuple[LeafRule, ...]
     layers: tuple[tuple[int, ...], ...]
@@ -132,6 +133,7 @@ class ExtractionPlan:
     n_right: int
     whole_words: bool = False
     refusals: tuple[Refusal, ...] = ()
+    sentences: Sentences | None = None
 
     @property
     def share_ppm(self) -> int:
@@ -161,7 +163,7 @@ class ExtractionPlan:
             "n_right": self.n_right,
             "whole_words": self.whole_words,
             "refusals": [one.to_json() for one in self.refusals],
-        }
+        } | ({} if self.sentences is None else {"sentences": self.sentences.to_json()})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -173,6 +175,8 @@ class ExtractionPlan:
             rules = tuple(map(LeafRule.from_json, fields.pop("rules")))
             layers = tuple(tuple(layer) for layer in fields.pop("layers"))
             refusals = tuple(map(Refusal.from_json, fields.pop("refusals")))
+            if "sentences" in fields:
+                fields["sentences"] = Sentences.from_json(fields["sentences"])
             plan = cls(rules=rules, layers=layers, refusals=refusals, **fields)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"no extraction plan: {error}") from error

@@ -32,6 +32,8 @@ def refusal_message(plan: ExtractionPlan) -> str:
         for rule in sorted(plan.rules, key=lambda rule: rule.n_right - rule.n)[:3]
         if rule.n_right < rule.n
     )
+    if plan.sentences is not None and lost and not lost[0].path:
+        return _no_forms(lost[0])
     examples = [example for one in lost[:3] for example in one.examples[:1]]
     shown = f" (such as {', '.join(examples)})" if examples else ""
     is_adrift = any(one.why == NO_ANCHOR for one in lost)
@@ -40,4 +42,13 @@ def refusal_message(plan: ExtractionPlan) -> str:
         f"A span student copies values from the input or chooses them from a closed set, and brings back "
         f"{plan.n_right:,} of the {plan.n_values:,} values in the pairs. It cannot answer {names(lost) or 'the task'}"
         f"{shown}.{reason}"
+    )
+
+
+def _no_forms(lost: Refusal) -> str:
+    shown = "; ".join(f'"{example}"' for example in lost.examples)
+    return (
+        f"A span student answers with texts of fixed forms, and {lost.n_wrong:,} of the {lost.n:,} texts in the pairs "
+        f"have no form that another one has (such as {shown}). Have the teacher keep to fewer forms, by saying them "
+        "in the task, or leave train.kind out for a causal base."
     )

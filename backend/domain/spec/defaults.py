@@ -246,5 +246,5 @@ def train_kind(spec: Spec) -> str:
 
 
 def may_extract(spec: Spec) -> bool:
-    """Say whether a span student may be trained, where the pairs allow it."""
-    return isinstance(spec.output, JsonOutput) and train_kind(spec) in ("spans", "auto")
+    """Say whether a span student may be trained, where the pairs allow it; of texts only where the spec asks for it."""
+    return not isinstance(spec.output, LabelOutput) and train_kind(spec) in ("spans", "auto")

@@ -174,10 +174,11 @@ class TextOutput(Part):
 
     type: Literal["text"] = Field(description="The kind of answer.", examples=["text"])
     max_chars: int = Field(default=2000, ge=1, le=20_000, description="Longest answer.", examples=[400])
-    accuracy: Literal["judge", "checks"] = Field(
+    accuracy: Literal["judge", "checks", "exact"] = Field(
         default="judge",
         description="What accuracy is on held-out gold: the share of answers that the teacher prefers to gold or finds "
-        "as good, asked twice with the places swapped; or the share that passes every check.",
+        "as good, asked twice with the places swapped; the share that passes every check; or, of texts of fixed forms, "
+        "the share that is gold's text to the letter.",
         examples=["judge"],
     )
     checks: list[OutputCheck] = Field(

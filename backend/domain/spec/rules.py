@@ -194,7 +194,7 @@ def _most_picks(spec: Spec) -> int:
 
 _TASKS_OF = {
     "encoder": ("label",),
-    "spans": ("json",),
+    "spans": ("json", "text"),
     "causal": ("label", "json", "text"),
     "auto": ("label", "json"),
 }

@@ -226,9 +226,9 @@ class Train(Part):
     kind: Literal["encoder", "spans", "causal", "auto"] | None = Field(
         default=None,
         description="What is adapted: an encoder with a head (labels), an encoder that copies spans and chooses "
-        "classes (spans; json), a causal model, or whichever of two kinds reaches the higher K-score (auto; labels and "
-        "json). null: encoder for labels; spans for json where the pairs can be answered so, unless train.causal says "
-        "something; else causal.",
+        "classes (spans; json, and text of fixed forms), a causal model, or whichever of two kinds reaches the higher "
+        "K-score (auto; labels and json). null: encoder for labels; spans for json where the pairs can be answered so, "
+        "unless train.causal says something; else causal.",
         examples=["encoder"],
     )
     spans: SpanTrain = Field(

@@ -1,4 +1,4 @@
-"""Chats that a student on an encoder answers: a label, or the json of a span student. It writes no tokens.
+"""Chats that a student on an encoder answers: a label, or the json or text of a span student. It writes no tokens.
 
 The last user message is the input; what stands before it is not read. Parameters that steer how tokens are drawn change
 nothing, because nothing is drawn; those that ask for what is not there are refused.
@@ -70,7 +70,7 @@ def own_answer(model: EncoderModel) -> Mapping[str, Any]:
     """The form of a student's own answers, as prompt.json has a causal model's."""
     if isinstance(model, LabelModel):
         return {"type": "label", "labels": model.labels}
-    return {"type": "json", "schema": model.schema}
+    return model.answer_form()
 
 
 def _label_logprob(answer: StudentAnswer, n_top: int) -> TokenLogprob:

@@ -238,7 +238,6 @@ def test_what_is_wrong_with_a_json_spec_is_named_where_it_stands(
         ({"output": {"type": "text", "schema": {}}}, "/output/schema", "unknown_key", "known are"),
         ({"train": {"kind": "encoder"}}, "/train/kind", "not_used", "a text task is not learned so"),
         ({"train": {"kind": "auto"}}, "/train/kind", "not_used", "a text task is not learned so"),
-        ({"train": {"kind": "spans"}}, "/train/kind", "not_used", "a text task is not learned so"),
     ],
 )
 def test_what_is_wrong_with_a_text_spec_is_named_where_it_stands(
