@@ -70,16 +70,24 @@ def guess_task(source: Source) -> str:
     """A sentence to begin from; whoever knows the task writes a better one."""
     if source.task_hint:
         return source.task_hint
-    what = " and ".join(source.mapping.inputs[:2])
+    what = _with_article(" and ".join(_PLAIN_NAMES.get(name, name) for name in source.mapping.inputs[:2]))
+    output = source.mapping.output or "output"
     match source.profile.kind:
         case TaskKind.LABEL:
             names = [label.name for label in source.profile.labels]
             some = ", ".join(names[:6]) + (" and so on" if len(names) > 6 else "")
-            return f"Decide the {source.mapping.output} of a {what}: {some}."
+            return f"Decide the {'label' if output == 'output' else output} of {what}: {some}."
         case TaskKind.JSON:
-            return f"Extract the {source.mapping.output} from a {what}."
+            return f"Extract the {'fields' if output == 'output' else output} from {what}."
         case _:
-            return f"Write the {source.mapping.output or 'answer'} to a {what}."
+            return f"Write the {'answer' if output == 'output' else output} to {what}."
+
+
+_PLAIN_NAMES = {"input": "text"}  # a stored upload's column says nothing of the task
+
+
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
 
 
 def _file_line(source: Source, options: DraftOptions) -> str:

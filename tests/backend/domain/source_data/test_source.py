@@ -224,6 +224,19 @@ def test_the_system_prompt_of_most_chats_is_the_task() -> None:
     assert guess_task(source([chat] * 5)) == "Route tickets."
 
 
+@pytest.mark.parametrize(
+    ("rows", "task"),
+    [
+        (TICKETS, "Decide the ticket_category of a ticket_text: a, b."),
+        ([{"input": f"text {n}", "output": "ab"[n % 2]} for n in range(60)], "Decide the label of a text: a, b."),
+        ([{"email": f"text {n}", "label": "ab"[n % 2]} for n in range(60)], "Decide the label of an email: a, b."),
+        ([{"input": f"text {n}", "output": f'{{"n": {n}}}'} for n in range(60)], "Extract the fields from a text."),
+    ],
+)
+def test_the_first_sentence_of_a_task_is_english(rows: list[dict], task: str) -> None:
+    assert guess_task(source(rows)) == task
+
+
 def test_stored_completions_without_what_was_asked_say_so() -> None:
     looked = source([{"object": "chat.completion", "choices": [{"message": {"content": "A"}}]}] * 3 + [{"messages": 1}])
     assert "export stored completions with what was asked" in looked.profile.problems[0].reason
