@@ -110,3 +110,15 @@ def test_the_vendor_brings_its_models_and_a_key_of_another_is_refused(signed_in:
     expect(page.locator("#secret")).to_have_value("")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.tagName") != "BODY"
+
+
+def test_a_file_that_does_not_arrive_says_so_beside_it(signed_in: Opened, tmp_path: Path) -> None:
+    watched = signed_in(Role.OWNER)
+    page = watched.page
+    (tmp_path / "tickets.csv").write_text(TABLE)
+    watched.open("/app/start")
+    watched.expected += ["503"]
+    page.route("**/uploads/inspect", lambda route: route.fulfill(status=503, body="away"))
+    page.set_input_files("#data-file", tmp_path / "tickets.csv")
+    expect(page.locator("[data-drop-fault]")).to_contain_text("did not arrive")
+    expect(page.locator("[data-drop-sent]")).to_be_hidden()

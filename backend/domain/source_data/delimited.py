@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backend.domain.source_data.records import Record, RowProblem, UnreadableSource
+from backend.domain.source_data.records import INVISIBLE, Record, RowProblem, UnreadableSource
 
 if TYPE_CHECKING:
     import _csv
@@ -19,8 +19,10 @@ NO_DELIMITER = "\x1f"
 LEAST_SHARE = 0.6  # of the first lines that a separator divides alike; prose has commas too
 MAX_CELL_CHARS = 1_000_000
 MAX_COLUMNS = 1_000
+MAX_CELL_LINES = 500
+_OPEN_QUOTE = 'has a quote that ends hundreds of lines later, if at all; in a cell write "" for "'
 _SNIFFED_LINES = 50
-_SEPARATOR_LINE = re.compile(r"^sep=(.)\s*$", re.IGNORECASE)  # Excel's own
+_SEPARATOR_LINE = re.compile(r'^("?)sep=(.)\1\s*$', re.IGNORECASE)  # Excel's own; a program may quote it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,12 @@ def read_delimited(lines: Iterable[str]) -> Delimited:
     head = list(itertools.islice(source, _SNIFFED_LINES))
     delimiter, skipped = _separator_line(head)
     delimiter = delimiter or find_delimiter(head)
-    reader = csv.reader(itertools.chain(head[skipped:], source), delimiter=delimiter, strict=False)
+    reader = csv.reader(
+        itertools.chain(head[skipped:], source),
+        delimiter=delimiter,
+        strict=False,
+        skipinitialspace=_quotes_after_space(head[skipped:], delimiter),
+    )
     front = _front_rows(reader, skipped)
     first = front[0][1]
     has_header = _is_header(first, [row for _, row in front[1:]])
@@ -60,7 +67,12 @@ def read_delimited(lines: Iterable[str]) -> Delimited:
 
 def _separator_line(head: Sequence[str]) -> tuple[str | None, int]:
     match = _SEPARATOR_LINE.match(head[0].lstrip("\ufeff")) if head else None
-    return (match[1], 1) if match else (None, 0)
+    return (match[2], 1) if match else (None, 0)
+
+
+def _quotes_after_space(head: Sequence[str], delimiter: str) -> bool:
+    """Say whether cells are written as `a, "b"`, where the space would make the quotes a part of the cell."""
+    return bool(head) and sum(f'{delimiter} "' in line for line in head) >= LEAST_SHARE * len(head)
 
 
 def find_delimiter(head: Sequence[str]) -> str:
@@ -130,7 +142,7 @@ def _names(first: Sequence[str]) -> tuple[list[str], list[str]]:
     taken: set[str] = set()
     alike = set()
     for n, cell in enumerate(first, start=1):
-        wanted = " ".join(cell.replace("\ufeff", "").split())[:100] or f"column {n}"
+        wanted = " ".join(INVISIBLE.sub("", cell).split())[:100] or f"column {n}"
         name, count = wanted, 1
         while name in taken:
             count += 1
@@ -163,6 +175,10 @@ def _rows(
 def _record(number: int, row: list[str], names: tuple[str, ...]) -> Record | RowProblem:
     """Missing cells at the end are empty, as spreadsheets save them; more cells than columns are a quote that is not
     closed or not doubled."""
+    longest = max(row, key=len)
+    if len(longest) > MAX_CELL_LINES and (n_lines := len(longest.splitlines())) > MAX_CELL_LINES:
+        excerpt = f"{n_lines:,} lines, from {longest[:80]!r}"
+        return RowProblem(number=number, reason=_OPEN_QUOTE, excerpt=excerpt)
     if len(row) > len(names) and any(cell.strip() for cell in row[len(names) :]):
         excerpt = " | ".join(row)[:120]
         return RowProblem(number=number, reason="has more cells than the table has columns", excerpt=excerpt)

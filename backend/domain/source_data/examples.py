@@ -9,9 +9,10 @@ from typing import Any
 
 from backend.domain.answers.json_values import MAX_CHARS
 from backend.domain.source_data.columns import SIDE_OF, VALIDATION, ColumnMapping, cell_text
-from backend.domain.source_data.records import Record, RowProblem
+from backend.domain.source_data.records import INVISIBLE, Record, RowProblem
 from backend.domain.spec.fields import MAX_TEXT_CHARS
 from backend.domain.spec.gold import HELDOUT, TRAIN
+from backend.domain.unicode_forms import unicode_form
 
 MAX_GROUP = 200
 EXCERPT_CHARS = 120
@@ -111,6 +112,7 @@ def _clean(text: str) -> str:
     """Drop what no upload may hold. Line breaks, tabs, emojis and marks of writing direction stay."""
     if text.isascii() and text.isprintable():
         return text.strip()
+    text = INVISIBLE.sub("", text)
     return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs")).strip()
 
 
@@ -128,7 +130,7 @@ def fold_labels(rows: Iterable[SourceExample]) -> tuple[tuple[SourceExample, ...
 
 
 def _label_form(text: str) -> str:
-    return " ".join(text.replace("|", "/").split())[:80].strip()
+    return " ".join(unicode_form("NFC", text).replace("|", "/").split())[:80].strip()
 
 
 def _with_output(row: SourceExample, output: str) -> SourceExample:

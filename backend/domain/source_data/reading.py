@@ -3,6 +3,7 @@ name."""
 
 import io
 import itertools
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
@@ -15,12 +16,12 @@ from backend.domain.source_data.text_encoding import TextEncoding, find_encoding
 
 READ = "What is read: CSV, TSV, JSON lines, JSON, Parquet, Arrow."
 MOST_ROWS = 50_000
+MOST_CELLS = 4_000_000  # of the rows that stay: some 200 MB
 MAX_JSON_BYTES = 256_000_000  # a whole document is held in memory, lines are not
 MAX_LINE_CHARS = 4_000_000
 MOST_PROBLEMS = 1_000
 _HEAD, _CHUNK = 65_536, 1_048_576
-_CONTROLS = tuple(bytes([byte]) for byte in range(32) if byte not in b"\t\n\v\f\r\x1a\x1b")
-_MOST_CONTROLS = 0.005  # of all bytes: text in a code page has none, and of random bytes they are a tenth
+_TEXT_BYTES = bytes(byte for byte in range(256) if byte >= 32 or byte in b"\t\n\x0b\x0c\r")
 _FRONT_COLUMNS = 200  # rows whose keys become columns
 
 
@@ -39,9 +40,9 @@ def read_records(source: BinaryIO, name: str = "", *, most: int = MOST_ROWS) -> 
     if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")) or name.lower().endswith(".arrow"):
         return _columnar(source, SourceFormat.ARROW, most)
     encoding = find_encoding(iter(lambda: source.read(_CHUNK), b""))
-    if encoding.codec == "cp1252" and sum(map(head.count, _CONTROLS)) > len(head) * _MOST_CONTROLS:
-        raise UnreadableSource(f"The file is not text. {READ}")
     source.seek(0)
+    if encoding.codec == "cp1252" and _is_binary(head):
+        raise UnreadableSource(f"The file is not text: a program, a picture or a database. {READ}")
     return _text(source, head, encoding, name, most)
 
 
@@ -52,7 +53,7 @@ def records_of(rows: Iterable[Mapping[str, Any]], *, most: int = MOST_ROWS) -> R
 
 
 def _refuse_others(head: bytes) -> None:
-    if head.startswith(b"PK\x03\x04"):
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         raise UnreadableSource(
             "The file is a zip archive or an Excel workbook (.xlsx). In Excel, save the sheet as “CSV UTF-8”; unpack an"
             " archive first."
@@ -61,10 +62,16 @@ def _refuse_others(head: bytes) -> None:
         raise UnreadableSource("The file is an old Excel workbook (.xls). Save the sheet as “CSV UTF-8” and send that.")
     if head.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd")):
         raise UnreadableSource("The file is compressed. Unpack it and send what is inside.")
-    if head.startswith((b"%PDF", b"\x89PNG", b"\xff\xd8\xff", b"GIF8")):
+    if head.startswith((b"%PDF", b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"{\\rtf")):
         raise UnreadableSource(
             "The file is a document or a picture. What is read: CSV, TSV, JSON lines, JSON, Parquet."
         )
+
+
+def _is_binary(head: bytes) -> bool:
+    """Say of bytes that are no UTF-8 whether they are no text of another code page either: those have no control
+    characters but the ends of lines and pages."""
+    return len(head.translate(None, _TEXT_BYTES)) > 0.02 * len(head)
 
 
 def _columnar(source: BinaryIO, kind: SourceFormat, most: int) -> Records:
@@ -108,7 +115,7 @@ def _text_kind(start: str, name: str) -> SourceFormat:
     """JSON that goes on after its first line's value is JSON lines, whatever the file is called."""
     suffix = name.lower().rpartition(".")[2]
     if suffix in ("csv", "tsv", "tab"):
-        return SourceFormat.CSV
+        return SourceFormat.JSON_LINES if _is_object(start.partition("\n")[0]) else SourceFormat.CSV
     if start.startswith("["):
         return SourceFormat.JSON
     if not start.startswith(("{", '"')) or (start.startswith('"') and suffix not in ("jsonl", "ndjson", "json")):
@@ -118,6 +125,13 @@ def _text_kind(start: str, name: str) -> SourceFormat:
     first, _, rest = start.partition("\n")
     is_line = first.rstrip().endswith("}") and (not rest.strip() or rest.lstrip().startswith("{"))
     return SourceFormat.JSON_LINES if is_line and rest.strip() else SourceFormat.JSON
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _lines(source: BinaryIO, encoding: TextEncoding) -> Iterator[str]:
@@ -143,7 +157,7 @@ def _collect(
     columns: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> Records:
-    kept: Reservoir[Record] = Reservoir(most)
+    kept: Reservoir[Record] = Reservoir(min(most, MOST_CELLS // max(1, len(columns))))
     problems: list[RowProblem] = []
     n_problems = 0
     for row in rows:

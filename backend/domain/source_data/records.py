@@ -1,11 +1,15 @@
 """The rows of a file, whatever its form: the values that the readers give and the rest of this room takes."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from backend.domain.errors import InvalidInput
+
+# no width and no meaning; joiners, of which emojis and some scripts are made, are none of them
+INVISIBLE = re.compile("[\u200b\u2060\ufeff]")
 
 
 class SourceFormat(StrEnum):

@@ -9,7 +9,7 @@ from backend.domain.source_data.columns import ColumnMapping, check_mapping, inf
 from backend.domain.source_data.conversations import SYSTEM, RecordShape, as_rows, find_shape
 from backend.domain.source_data.examples import SourceExample, examples_of
 from backend.domain.source_data.profile import DataProfile, TaskKind, profile_of
-from backend.domain.source_data.records import Record, Records, RowProblem
+from backend.domain.source_data.records import Record, Records, RowProblem, UnreadableSource
 
 MOST_TASK_CHARS = 2_000
 
@@ -36,6 +36,10 @@ def look_at(
     """Look at a file's records under a mapping, or under the one that its columns suggest. Raises InvalidInput."""
     shape = find_shape(records.records)
     rows, columns, problems = _table(records, shape)
+    if not rows and (unread := (*records.problems, *problems)):
+        first = unread[0]
+        excerpt = f": {first.excerpt[:80]}" if first.excerpt else ""
+        raise UnreadableSource(f"No row of the file can be read. Row {first.number} {first.reason}{excerpt}")
     mapping = infer_mapping(columns, rows) if mapping is None else check_mapping(mapping, columns)
     examples = examples_of(rows, mapping, label_names=records.label_names)
     profile, usable = profile_of(examples, problems=(*records.problems, *problems), kind=kind)

@@ -22,5 +22,14 @@
       document.getElementById("source").replaceChildren();
       event.stopImmediatePropagation();
     }, true);
+    // a slow line takes minutes: how much has arrived, then that it is being read
+    const sent = form.querySelector("[data-drop-sent]");
+    form.addEventListener("htmx:xhr:loadstart", () => { sent.hidden = false; sent.value = 0; });
+    form.addEventListener("htmx:xhr:progress", ({ detail }) => { if (detail.lengthComputable) sent.value = detail.loaded / detail.total; });
+    form.addEventListener("htmx:afterRequest", () => { sent.hidden = true; });
+    for (const name of ["htmx:responseError", "htmx:sendError"]) form.addEventListener(name, () => {
+      fault.textContent = "The file did not arrive. Look at the connection and choose it again.";
+      fault.hidden = false;
+    });
   }
 })();

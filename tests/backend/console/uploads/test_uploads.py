@@ -101,6 +101,19 @@ def test_a_file_that_is_no_table_is_said_to_be_what_it_is(tenant, data, name, wo
     )
 
 
+def test_the_words_of_the_data_page_are_explained(tenant):
+    assert 'href="/docs/glossary#held-out"' in inspect(logged_in(tenant))
+    assert 'href="/docs/glossary#capture"' in get(logged_in(tenant), "/app/uploads")
+
+
+def test_millions_of_tiny_rows_are_refused_before_they_are_read(tenant):
+    assert "1,500,001 lines and at most 1,000,000" in inspect(logged_in(tenant), "text,label\n" + "a,b\n" * 1_500_000)
+
+
+def test_the_page_has_a_place_to_show_how_much_is_sent(tenant):
+    assert "<progress data-drop-sent" in get(logged_in(tenant), "/app/uploads")
+
+
 def test_what_stands_in_cells_and_names_stays_text(tenant):
     evil = '<script>alert(1)</script>,"<img src=x onerror=alert(2)>"\n'
     data = "text,<b>label</b>\n" + evil * 30 + "=1+1,\u202eabc\n\U0001f4a5 مرحبا,x\n" * 5
