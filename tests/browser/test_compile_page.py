@@ -155,3 +155,28 @@ def test_times_are_in_the_readers_zone(shown: dict[str, Any], browser: Browser) 
             at,
         )
         expect(time).to_have_text(local)
+
+
+def test_the_last_event_is_shown_however_soon_it_follows_another(shown: dict[str, Any], opened: Any) -> None:
+    """A compile ends in the second in which something else happened: the head must not stay what it was."""
+    watched = opened()
+    watched.open(f"/app/compiles/{shown['running']}")
+    page = watched.page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/head") else None)
+    page.evaluate(
+        """async () => {
+             const stream = document.querySelector("[data-stream]").kolmStream;
+             stream.tell(100001, "step.started", {});
+             await new Promise((go) => setTimeout(go, 500));
+             window.__asked_before = performance.getEntriesByType("resource").length;
+             stream.tell(100002, "compile.succeeded", {});
+           }"""
+    )
+    expect(page.locator("[data-stream]").first).to_have_attribute("data-state", "ended")
+    page.wait_for_function(
+        """() => performance.getEntriesByType("resource").slice(window.__asked_before)
+                 .some((one) => one.name.endsWith("/head"))""",
+        timeout=10_000,
+    )
+    assert len(asked) >= 2

@@ -40,8 +40,7 @@ TYPES = (
     "artifact.published",
 )
 _EVENT = "kolm:{} from:closest [data-stream]"
-_AT_ANY = f"{_EVENT.format('event')} throttle:1s, {_EVENT.format('event')} delay:1200ms"
-_AT_PROGRESS = f"{_EVENT.format('step-progress')} throttle:3s, {_EVENT.format('step-progress')} delay:3500ms"
+_AT_ANY, _AT_PROGRESS = _EVENT.format("changed"), _EVENT.format("advanced")
 _AT_A_STEP = f"{_EVENT.format('step-succeeded')} delay:400ms, {_EVENT.format('compile-status')} delay:700ms"
 TRIGGERS = {  # when an open tab is fetched anew; any other when a step has ended
     Tab.STEPS: _AT_ANY,

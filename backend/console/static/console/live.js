@@ -6,14 +6,16 @@
 //   - data.target and data.html: the fragment replaces the inside of the element that the selector `target` finds
 //     (`data.swap` "outer": the element itself), and htmx looks at what came;
 //   - data.say, or data.message: is spoken in the live region (at most one sentence in 5 s);
-//   - always: a DOM event `kolm:<type>` (dots as dashes) and `kolm:event` on the section; both bubble, so that
-//     `hx-trigger="kolm:event from:closest [data-stream] throttle:1s"` fetches a fragment anew;
+//   - always: a DOM event `kolm:<type>` (dots as dashes) and `kolm:event` on the section; both bubble;
+//   - `kolm:changed` at most once a second and `kolm:advanced` at most every three, the last one never before what it
+//     is about: `hx-trigger="kolm:changed from:closest [data-stream]"` fetches a fragment anew. (htmx's own
+//     `throttle` drops what comes within its time, and the end of a compile is such an event.)
 //   - types named in data-ends (by default `end`) close the stream for good; `reconnect` opens it anew at once.
 // The browser sends Last-Event-ID when it reconnects by itself; where we have to, `?after=<seq>` says the same.
 // Three failures in a row, and the address in data-poll is asked every 4 s with `?after=` and Accept: application/json
 // for {"data": [{"seq", "type", "data"}]}; every fifth time the stream is tried again.
 (() => {
-  const POLL_MS = 4000, FAILURES = 3;
+  const POLL_MS = 4000, FAILURES = 3, PACES_MS = { "kolm:changed": 1000, "kolm:advanced": 3000 };
 
   class Stream {
     constructor(section) {
@@ -22,6 +24,8 @@
       this.failures = 0;
       this.polls = 0;
       this.isOver = false;
+      this.dispatchedAt = {};
+      this.timers = {};
       this.open();
     }
 
@@ -60,7 +64,18 @@
       const detail = { seq, type, data };
       for (const name of ["kolm:event", `kolm:${type.replaceAll(".", "-")}`])
         this.section.dispatchEvent(new CustomEvent(name, { bubbles: true, detail }));
+      for (const name of Object.keys(PACES_MS)) this.dispatchSoon(name);
       if ((this.section.dataset.ends || "end").split(/\s+/).includes(type)) this.end();
+    }
+
+    dispatchSoon(name) {
+      if (this.timers[name]) return;
+      const waitMs = Math.max(0, (this.dispatchedAt[name] ?? -Infinity) + PACES_MS[name] - performance.now());
+      this.timers[name] = setTimeout(() => {
+        this.timers[name] = 0;
+        this.dispatchedAt[name] = performance.now();
+        this.section.dispatchEvent(new CustomEvent(name, { bubbles: true }));
+      }, waitMs);
     }
 
     swap({ target, html, swap }) {
