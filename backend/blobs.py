@@ -46,7 +46,7 @@ def store_faults() -> Iterator[None]:
         logger.warning("the blob store: %s", fault.strerror or type(fault).__name__)
         if fault.errno in _FULL:
             raise Unavailable(
-                "The blob store of this installation is full; whoever runs it must make room.", code="blob_store_full"
+                "The blob store of this installation is full; its operator must make room.", code="blob_store_full"
             ) from fault
         raise Unavailable(
             "The blob store of this installation does not answer just now; try again.", code="blob_store_unavailable"

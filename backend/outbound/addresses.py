@@ -90,9 +90,9 @@ def check_url(url: str | httpx.URL, *, allowed_origins: Iterable[str] = ()) -> h
     if origin in {origin_of(httpx.URL(origin)) for origin in allowed_origins}:
         return parsed
     if parsed.scheme != "https":
-        raise OutboundRefused("Only https addresses are called; whoever runs this installation can allow others.")
+        raise OutboundRefused("Only https addresses are called; the operator of this installation can allow others.")
     if (443 if parsed.port is None else parsed.port) not in PORTS:
-        raise OutboundRefused("Only ports 443 and 8443 are called; whoever runs this installation can allow others.")
+        raise OutboundRefused("Only ports 443 and 8443 are called; the operator of this installation can allow others.")
     literal = literal_address(host)
     if literal is None and not _HOST_NAME.match(host.lower()):
         raise OutboundRefused("The host is neither a full domain name nor a plain IP address; write it in full.")
@@ -100,7 +100,7 @@ def check_url(url: str | httpx.URL, *, allowed_origins: Iterable[str] = ()) -> h
         raise OutboundRefused("The host is a look-alike of an IP address; write it in full.")
     if literal is not None and not is_public(literal):
         raise OutboundRefused(
-            "The address is not on the public internet; whoever runs this installation can allow its origin."
+            "The address is not on the public internet; the operator of this installation can allow its origin."
         )
     return parsed
 

@@ -253,7 +253,7 @@ def _mask(error: BaseException | None) -> Refusal:
     return Refusal(
         status=500,
         code="internal_error",
-        detail="Something broke on our side. It is logged under the request id; report that to whoever runs this.",
+        detail="Something broke on our side. It is logged under the request id: send that id to the operator.",
         is_retryable=not isinstance(error, DatabaseError),
     )
 

@@ -175,7 +175,7 @@ class _Intake:
             widths = f"{len(row.embedding)} numbers, that of {self._word} {at} has {len(first.embedding)}"
             raise BadRow(f"its embedding has {widths}")
         if row.label is not None and len(self._label_names) == MAX_LABELS and row.label not in self._label_names:
-            raise BadRow(f"it has the {MAX_LABELS + 1}th label; at most {MAX_LABELS} are told apart")
+            raise BadRow(f"it has the {MAX_LABELS + 1}th label; at most {MAX_LABELS} are supported")
 
     def _keep(self, number: int, row: Row) -> None:
         self._ids[row.id or str(number)] = number

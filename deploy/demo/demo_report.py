@@ -76,7 +76,7 @@ def draft_summary(compile: Mapping[str, Any]) -> Text:
     saving = compile["drafts"]
     text = Text()
     if saving is None:
-        text.append("drafts      no slice has looked for any\n", style="bold")
+        text.append("drafts      no slice has searched the draft cache\n", style="bold")
         return text
     text.append(f"drafts      {saving['summary']}\n", style="bold")
     text.append(f"accepted    {saving['accepted']}\n", style="bold")

@@ -59,7 +59,7 @@ def trust_options(verb: str) -> Callable[[Command], Command]:
     """Add whose signature is enough for a `.kolm` that is run, or whatever `verb` says."""
 
     def add(command: Command) -> Command:
-        text = f"{verb} an intact file although nobody vouches for its key"
+        text = f"{verb} an intact file even if its key is not trusted"
         command = click.option("--allow-untrusted", is_flag=True, help=text)(command)
         return click.option("--keyring", type=PATH, metavar="FILE", help=KEYRING_HELP)(command)
 

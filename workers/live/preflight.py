@@ -42,7 +42,7 @@ def answer_preflight(tenant_id: UUID, check_id: UUID) -> None:
         lines = [failed_line(asked.check, error.message, code=error.code, what_to_do="Fix this and try again.")]
     except Exception:
         log.exception("preflight %s failed", check_id)
-        text = "Nobody was asked: something broke on our side; it is logged."
+        text = "No model was called: something broke on our side; it is logged."
         lines = [failed_line(asked.check, text, code="internal_error", what_to_do="Ask again in a minute.")]
     with tenant_scope(tenant_id):
         answer(tenant_id, check_id, lines)

@@ -18,7 +18,7 @@ CARD_NOTES = {
         "model. It shows that the pipeline works; do not put this model to real use."
     ),
     "openai_compatible": "",
-    "replay": "Taught by recorded answers; who gave them is for whoever made the recording to say.",
+    "replay": "Taught by recorded answers; only the author of the recording knows which model gave them.",
 }
 
 

@@ -66,7 +66,7 @@ def _warn_of_soft_targets(run: CompileRun, trained: Trained) -> None:
         run.warn(
             "soft_targets_unused",
             f"{soft['n_matched']} pairs train on the teacher's distributions of tokens, {soft['n_unmatched']} on their "
-            "tokens alone because the teacher's are others than the base's, the rest because it told no log-probs; "
+            "tokens alone because the teacher's are others than the base's, the rest because it gave no log-probs; "
             "leave train.causal.soft_targets out, or take a base with the teacher's tokenizer.",
             step=StepName.DISTILLATION.value,
         )

@@ -144,7 +144,7 @@ def _with_distributions(run: CompileRun, step: StepName, samples: Sequence[Pair]
                 run.progress(step, done=min(at + width, len(samples)), total=len(samples), message=message)
     if not n_known:
         raise CustomerError(
-            "The teacher told the log-probs of none of the student's answers; start its server with prompt_logprobs "
+            "The teacher returned no log-probs for any of the student's answers; start its server with prompt_logprobs "
             "allowed (vLLM: --max-logprobs 20), or leave train.causal.on_policy out.",
             code="no_logprobs",
         )

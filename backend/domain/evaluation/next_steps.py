@@ -179,7 +179,7 @@ def _teach(row: ClassRow, evaluation: Evaluation, required_ppm: int) -> str:
     if rival.predicted == NO_ANSWER:
         return f"{text}, {rival.count} of them left without an answer)."
     return (
-        f"{text}, {rival.count} of them taken for {rival.predicted!r}): captures, a larger share, or a slice whose "
+        f"{text}, {rival.count} of them answered as {rival.predicted!r}): captures, a larger share, or a slice whose "
         f"hint sets it against {rival.predicted!r}."
     )
 

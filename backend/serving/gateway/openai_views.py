@@ -145,8 +145,8 @@ async def _ask(
     places = await query(servers.candidates)(what.base_sha256, routed.sha256, student)
     if not places:
         raise Unavailable(
-            f"No server for {student} students on the base {what.base_id} is running here. Whoever runs this "
-            "installation starts one with `python -m gpu_runners.serving`; docs/serving.md says how.",
+            f"No server for {student} students on the base {what.base_id} is running here. The operator of "
+            "this installation starts one with `python -m gpu_runners.serving`; docs/serving.md says how.",
             code="no_server",
         )
     data = json.dumps(body | {"model": encode_id(Prefix.ARTIFACT, routed.artifact_id)}, ensure_ascii=False).encode()

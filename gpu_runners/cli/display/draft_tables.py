@@ -117,7 +117,7 @@ def _holdings(family: Row) -> list[str]:
 
 def _lookups(lookups: Row) -> list[str]:
     if not lookups["n_lookups"]:
-        return ["  no slice has looked for drafts yet"]
+        return ["  no slice has searched the draft cache yet"]
     arms = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in lookups["arms"].items())
     costs = (
         f"{usd(lookups[f'{name}_microusd'])} {words}"
@@ -125,7 +125,7 @@ def _lookups(lookups: Row) -> list[str]:
                             ("exploration", "exploration"))
     )  # fmt: skip
     return [
-        f"  {lookups['n_lookups']:,} slices looked: {arms}",
+        f"  {lookups['n_lookups']:,} slices searched the cache: {arms}",
         f"  slices: {lookups['n_reused']:,} drafts entered a pool; avoided {usd(lookups['avoided_microusd'])}, "
         f"less {', '.join(costs)}",
     ]

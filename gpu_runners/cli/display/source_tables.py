@@ -39,7 +39,7 @@ def print_source(source: "Source") -> None:
         line = f"left out: {group.n:,} {some}: {group.reason} (line {numbers}{' …' if group.n > 3 else ''})"
         console.print(Text(as_text(line), style="yellow"))
     for warning in profile.warnings:
-        console.print(Text(as_text(f"mind: {warning}"), style="yellow"))
+        console.print(Text(as_text(f"warning: {warning}"), style="yellow"))
 
 
 def _shape(source: "Source") -> str:

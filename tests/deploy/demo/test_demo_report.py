@@ -99,7 +99,7 @@ def test_the_drafts_of_a_compile_are_shown_slice_by_slice_and_a_loss_is_shown_as
     assert "near 1 is the best case" in summary
     unasked = demo_report.draft_summary(COMPILE | {"drafts": saving | {"acceptance": {"n": 0}}}).plain
     assert "best case" not in unasked
-    assert "no slice has looked" in demo_report.draft_summary(COMPILE | {"drafts": None}).plain
+    assert "no slice has searched" in demo_report.draft_summary(COMPILE | {"drafts": None}).plain
 
 
 def test_a_bill_is_told_by_step_with_what_kolm_carries() -> None:

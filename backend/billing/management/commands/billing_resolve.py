@@ -10,7 +10,7 @@ from backend.billing.models import Incident
 
 
 class Command(BaseCommand):
-    help = "Close an incident that you have looked into."
+    help = "Close an incident that you have investigated."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("id", type=int)

@@ -114,7 +114,7 @@ def next_steps(row: Compile) -> list[NextStep]:
         return [NextStep(words=_AFTER_PREFLIGHT)]
     if status in _RESUME:
         return [NextStep(words=_RESUME[status])]
-    webhook = NextStep(words="Be told when it ends", href=reverse("console:webhooks"), why="by a webhook")
+    webhook = NextStep(words="Get a notification when it ends", href=reverse("console:webhooks"), why="by a webhook")
     return [] if status in TERMINAL else [webhook]
 
 

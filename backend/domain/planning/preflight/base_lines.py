@@ -139,7 +139,7 @@ def base_lines(
 def _not_known(base: BaseInUse) -> PreflightLine:
     return warning_line(
         Check.BASE,
-        f"It is not known whether a runner holds or may fetch the base {base.name!r}: none has looked.",
+        f"It is not known whether a runner holds or may fetch the base {base.name!r}: none has checked.",
         code="base_not_known",
         what_to_do=f"Check the name in {base.field}; a training refuses a wrong one after its pairs were paid for.",
     )

@@ -156,7 +156,7 @@ def transfer_line(spec: Spec, base: BaseInUse, looked: CheckBaseResult | None, *
 def disk_line(spec: Spec, base: BaseInUse, looked: CheckBaseResult | None, *, free_bytes: int | None) -> PreflightLine:
     """Tell whether the store of this installation has room for two checkpoints and the adapter, held at a time."""
     if free_bytes is None:
-        return skipped_line(Check.DISK, "How much room the installation's store has cannot be told just now.")
+        return skipped_line(Check.DISK, "The free space of the installation's store is not known at the moment.")
     sizes = training_sizes(spec, base, looked)
     has = f"The installation's store has {gb(free_bytes)} left"
     if sizes is None:
@@ -195,7 +195,7 @@ def _unknown_of(spec: Spec, base: BaseInUse, looked: CheckBaseResult | None, siz
     """Say what the sizes do not know, as a sentence; "" where they are the base's own."""
     lacking = []
     if looked is None or not (_config_of(looked) or looked.adapter_parameters):
-        lacking.append("nobody has looked at the base, so its size is the one that this release knows by its name")
+        lacking.append("no runner has checked the base, so its size is the one that this release knows by its name")
     if base.variant == "dora" and not sizes.has_magnitudes:
         lacking.append("DoRA's magnitudes come on top, and how many there are is not known")
     return f" {_upper('; '.join(lacking))}." if lacking else ""

@@ -78,7 +78,7 @@ class Forwarder:
 
     def _wait_for_receiver(self, fault: Exception) -> None:
         if not self.is_waiting:
-            print(f"kolm: nobody listens at {self.url} ({fault}); waiting for it.", file=sys.stderr, flush=True)
+            print(f"kolm: nothing is listening at {self.url} ({fault}); waiting for it.", file=sys.stderr, flush=True)
             self.is_waiting = True
         time.sleep(RECEIVER_POLL_S)
 

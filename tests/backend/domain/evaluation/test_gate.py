@@ -175,7 +175,7 @@ def test_a_good_model_passes_every_floor_and_needs_no_next_step() -> None:
             None,
             {},
             "accuracy_lower",
-            r"17 more right of 200 .* Add about 160 training examples of 'b' \(40 of 100 wrong, 38 .* for 'a'\)",
+            r"17 more right of 200 .* Add about 160 training examples of 'b' \(40 of 100 wrong, 38 .* as 'a'\)",
         ),
         (
             measured({"a": {"a": 30}}),
@@ -196,7 +196,7 @@ def test_a_good_model_passes_every_floor_and_needs_no_next_step() -> None:
             None,
             {},
             "worst_class_recall",
-            r"'b' needs 2 more right of 10. Add about 14 .* for 'a'\): captures, a larger share, or a slice whose hint",
+            r"'b' needs 2 more right of 10. Add about 14 .* as 'a'\): captures, a larger share, or a slice whose hint",
         ),
         (
             measured({"a": {"a": 190}, "b": {"b": 3}, "c": {}}),

@@ -80,7 +80,7 @@ def test_stats_tell_what_is_kept_what_was_accepted_and_a_net_below_zero(
         "teacher's time saved: 12.3 s",
         "engine: 200 of 300 tokens came from drafts",
     ]
-    assert lines[6] == "20 slices looked: held back 1, not worth 7, offered 12"
+    assert lines[6] == "20 slices searched the cache: held back 1, not worth 7, offered 12"
     assert lines[7].startswith("slices: 55 drafts entered a pool; avoided $0.12, less $0.15 verification, $0.00002")
     assert lines[8] == "labels: 30 prompts were answered before; avoided $0.0006"
     assert "held back (n = 3): 36 candidates at $0.000012, mean score 0.500; not (n = 19)" in lines[9]
@@ -131,7 +131,7 @@ def test_stats_of_a_family_that_nobody_looked_in_yet(api: DraftsApi, capsys: pyt
     never = lookups(n_lookups=0, arms={}, n_shown=0, n_accepted=0, acceptance=rate(0, 0))
     api.families = [family(lookups=never, labels={"n_reused": 0, "avoided_microusd": 0}, holdback=None, scopes=[])]
     assert main(["drafts", "stats"]) == 0
-    assert told(capsys)[2:] == ["no slice has looked for drafts yet"]
+    assert told(capsys)[2:] == ["no slice has searched the draft cache yet"]
 
 
 def test_a_suspended_strategy_is_told(api: DraftsApi, capsys: pytest.CaptureFixture[str]) -> None:

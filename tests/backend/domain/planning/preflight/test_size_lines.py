@@ -112,7 +112,7 @@ def test_the_sizes_are_those_of_the_bases_own_config_where_a_runner_read_one(ran
 def test_what_the_sizes_do_not_know_is_said() -> None:
     spec = spec_of(variant="dora")
     nobody = transfer_line(spec, the_base(spec), None, limit_bytes=2**31)
-    assert "Nobody has looked at the base" in nobody.sentence
+    assert "No runner has checked the base" in nobody.sentence
     assert "DoRA's magnitudes come on top" in nobody.sentence
     counted = transfer_line(spec, the_base(spec), SEVEN_B, limit_bytes=2**31)
     assert "Nobody has looked" not in counted.sentence
