@@ -315,6 +315,43 @@ def test_any_number_of_turns_costs_no_attempt(rows) -> None:
     assert job_of(claimed("r1")).attempts_in_vain == 1
 
 
+def test_a_runner_that_dies_before_it_gave_way_leaves_its_checkpoint_and_is_not_asked_again(rows) -> None:
+    long, short = rows
+    queue(long)
+    claim = claimed("r1")
+    last = keep_checkpoint(claim, step=120)
+    worked(claim, 500)
+    queue(short)
+    assert beat(claim).preempt
+    RunnerJob.objects.filter(id=job_of(claim).id).update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert leases.expire_leases() == 1
+    job = job_of(claim)
+    assert (job.status, job.checkpoint_sha256, job.error_code) == (RunnerJobStatus.QUEUED, last, "runner_lost")
+    finish(claimed("r2"))
+    again = claimed("r2")
+    assert (again.job_id, again.checkpoint_sha256) == (claim.job_id, last)
+    keep_checkpoint(again, step=140)
+    worked(again, 500)
+    assert not beat(again).preempt, "nobody waits any more"
+    with pytest.raises(leases.JobGone):
+        give_back(claim)
+
+
+def test_a_job_that_was_canceled_in_the_queue_is_handed_to_nobody_and_moves_nobody(rows) -> None:
+    long, short = rows
+    queue(long)
+    claim = claimed("r1")
+    keep_checkpoint(claim, step=120)
+    worked(claim, 500)
+    waiting = queue(short)
+    with tenant_scope(waiting.tenant_id):
+        leases.cancel(waiting.id)
+    assert not beat(claim).preempt
+    finish(claim)
+    assert leases.claim("r1", KINDS) is None
+    assert RunnerJob.objects.get(id=waiting.id).status == RunnerJobStatus.CANCELED
+
+
 def test_only_what_has_kept_a_checkpoint_since_it_was_leased_is_asked(rows, settings) -> None:
     long, short = rows
     queue(long)

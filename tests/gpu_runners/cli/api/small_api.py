@@ -146,6 +146,7 @@ class SmallApi(ThreadingHTTPServer):
             "drafts": self.drafts,
             "gate": {"floors": floors, "next_step": "add 40 gold examples"},
             "failure": failure if self.end == "failed" else None,
+            "queue": self.queue,
         }
 
     def step_rows(self) -> list[dict[str, Any]]:
