@@ -11,10 +11,7 @@ from typing import Any
 import openai
 import pytest
 
-from backend.domain.artifact import kolm_verify
 from deploy.embedded.home import ROOT
-from gpu_runners.exports.folder import Original
-from gpu_runners.exports.to_onnx import export_onnx
 from tests.acceptance.deployment import Customer, Deployment, Row, eventually
 from tests.acceptance.json_specs import small_tickets
 from tests.gpu_runners.serving.served_students import serving
@@ -100,7 +97,8 @@ def test_a_table_gets_a_column_of_sentences(folder: Path, measured: dict[str, st
     with table.open("w", newline="") as file:
         csv.writer(file).writerows([["mail"], *([text] for text in measured)])
     out = folder / "answered.csv"
-    kolm("run", folder / "tickets.kolm", "--in", table, "--column", "mail", "--out", out, "--keyring", folder / "keys.json")
+    options = ("--in", table, "--column", "mail", "--out", out, "--keyring", folder / "keys.json")
+    kolm("run", folder / "tickets.kolm", *options)
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["answer"] for row in rows] == list(measured.values())
@@ -137,18 +135,23 @@ def test_the_artifact_and_its_deployment_answer_with_the_sentences(
         assert known.responses.create(model="tickets", input=text).output_text == sentence
 
 
-def test_the_exported_graph_writes_the_sentences_without_kolm(folder: Path, measured: dict[str, str]) -> None:
-    data = (folder / "tickets.kolm").read_bytes()
+def test_the_exported_graph_reads_the_form_and_its_parts_and_says_who_writes_the_sentence(
+    folder: Path, measured: dict[str, str]
+) -> None:
     out = folder / "onnx"
-    export_onnx(Original(kolm=kolm_verify.read_kolm(data), sha256="0" * 64), out, base_dir=None, int8=False)
+    said = kolm("export", folder / "tickets.kolm", "--to", "onnx", "--out", out, "--keyring", folder / "keys.json")
+    assert "kolm run and kolm serve write the text" in said
     command = [sys.executable, str(out / "run.py"), *measured]
     made = subprocess.run(command, capture_output=True, text=True, timeout=90, cwd=folder, check=True)
-    assert [json.loads(line)["text"] for line in made.stdout.splitlines()] == list(measured.values())
+    for line, (text, sentence) in zip(map(json.loads, made.stdout.splitlines()), measured.items(), strict=True):
+        assert sentence.startswith(line["classes"]["/kind"].split()[0])
+        assert all(text[one["start"] : one["end"]] == one["text"] for one in line["spans"])
 
 
 def test_texts_without_a_form_are_refused_before_anything_is_spent(customer: Customer) -> None:
     spec: dict[str, Any] = small_tickets("free-texts")
-    inline = [row | {"output": f"Said no. {n}: so {'very ' * (n % 9)}much {n * 7}."} for n, row in enumerate(_gold(spec))]
+    free = (f"Said no. {n}: so {'very ' * (n % 9)}much {n * 7}." for n in range(1_000))
+    inline = [row | {"output": text} for row, text in zip(_gold(spec), free, strict=False)]
     spec["examples"] = {"holdout": 0.5, "inline": inline}
     ended = customer.ended(customer.compile(spec), within_s=60)
     assert (ended["status"], ended["failure"]["code"]) == ("failed", "preflight_failed")

@@ -79,7 +79,7 @@ def _print_gate(gate: Row) -> None:
 
 
 def print_extraction(evaluation: Row) -> None:
-    """Print how the values of a json task come about, leaf by leaf, as its pairs show it; of texts their forms first."""
+    """Print how the values of a json task come about, leaf by leaf, as its pairs show it; of texts the forms too."""
     plan = evaluation.get("extraction") or {}
     if not plan:
         return

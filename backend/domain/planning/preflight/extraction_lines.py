@@ -81,13 +81,13 @@ def _text_lines(spec: Spec, plan: ExtractionPlan) -> list[PreflightLine]:
     n_formless = formless.n_wrong if formless else 0
     n_forms = len(plan.sentences.forms) if plan.sentences else 0
     forms = f"{n_forms:,} fixed form{'s' * (n_forms != 1)}"
-    said = f"{plan.n_pairs - n_formless:,} of the {plan.n_pairs:,} gold texts are of {forms}"
+    share = f"{plan.n_pairs - n_formless:,} of the {plan.n_pairs:,} gold texts are of {forms}"
     if is_extraction(plan):
-        sentence = f"A span student can answer: {said}."
+        sentence = f"A span student can answer: {share}."
         if spec.train.kind is None:
             sentence = (
-                f"A causal base writes the texts. {said}: with train.kind: spans an encoder could answer with them, in "
-                "milliseconds on a CPU."
+                f"A causal base writes the texts. {share}: with train.kind: spans an encoder could answer with them, "
+                "in milliseconds on a CPU."
             )
         return [passed_line(Check.STUDENT, sentence)]
     if spec.train.kind is None:
