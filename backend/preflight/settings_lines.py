@@ -24,8 +24,8 @@ from backend.domain.spec.parsing import Spec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsCheck:
-    """`estimate` is None where the spec has no price. `extracts`: nothing in the gold of a json task speaks against a
-    span student."""
+    """`estimate` is None where the spec has no price. `extracts`: nothing in gold speaks against a span student, or the
+    spec asks for no other."""
 
     lines: tuple[PreflightLine, ...]
     estimate: Estimate | None
@@ -41,7 +41,7 @@ def check_settings(tenant_id: UUID, spec: Spec, *, budget_microusd: int | None =
     lines += label_lines(spec, train=material.gold.train)
     gold = (*material.gold.train, *material.gold.heldout)
     plan = gold_plan(spec, gold)
-    extracts = plan is None or is_extraction(plan)
+    extracts = plan is None or is_extraction(plan) or spec.train.kind == "spans"
     lines += extraction_lines(spec, plan)
     if first_kind(spec, extracts=extracts) is TrialKind.CAUSAL or spec.train.kind == "auto":
         lines += length_lines(spec, gold=gold, captures=material.captures)

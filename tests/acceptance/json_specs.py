@@ -30,6 +30,20 @@ def small_mails(name: str, **changes: Any) -> dict[str, Any]:
     return spec | changes
 
 
+def small_tickets(name: str, **changes: Any) -> dict[str, Any]:
+    """`examples/ticket-summary.yaml` cut down: a span student of texts on a dozen candidates a slice and four
+    epochs."""
+    demo: dict[str, Any] = yaml.safe_load((ROOT / "examples" / "ticket-summary.yaml").read_text())
+    spec = copy.deepcopy(demo) | {"name": name, "family": name}
+    spec["sampling"] |= {"n_candidates": 12, "k_select": 10, "label_samples": 2}
+    spec["train"] = {"kind": "spans", "escalate": False, "spans": {"epochs": 4, "rank": 8, "alpha": 16}}
+    drawn = [row for row in demo["examples"]["inline"] if "split" not in row]
+    trained = [row for row in demo["examples"]["inline"] if "split" in row]
+    spec["examples"] = {"holdout": 0.5, "inline": [*drawn[::4], *trained[::6]]}
+    spec["gate"] = {"k_min": 0.0, "accuracy_lower": 0.0, "beat_majority": False, "alternatives": "report"}
+    return spec | changes
+
+
 def small_choice(name: str, **changes: Any) -> dict[str, Any]:
     """ORDER_FIELDS with one of its fields, so that rules can give whole answers, and `train.kind: auto`: a span
     student, a causal base and rules compete on pairs that all of them can learn from."""

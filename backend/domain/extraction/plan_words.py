@@ -46,9 +46,16 @@ def refusal_message(plan: ExtractionPlan) -> str:
 
 
 def _no_forms(lost: Refusal) -> str:
-    shown = "; ".join(f'"{example}"' for example in lost.examples)
     return (
-        f"A span student answers with texts of fixed forms, and {lost.n_wrong:,} of the {lost.n:,} texts in the pairs "
-        f"have no form that another one has (such as {shown}). Have the teacher keep to fewer forms, by saying them "
-        "in the task, or leave train.kind out for a causal base."
+        f"{formless_words(lost, 'texts in the pairs')} Have the teacher keep to fewer forms, by saying them in the "
+        "task, or leave train.kind out for a causal base."
+    )
+
+
+def formless_words(lost: Refusal, texts: str) -> str:
+    """Say how many of the `texts` have no form, with some of them."""
+    shown = "; ".join(lost.examples)
+    return (
+        f"A span student answers with texts of fixed forms, and {lost.n_wrong:,} of the {lost.n:,} {texts} have no "
+        f"form that another one has (such as {shown})."
     )

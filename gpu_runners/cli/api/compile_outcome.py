@@ -16,6 +16,7 @@ from gpu_runners.cli.exit_codes import FAILED, GATE_FAILED, OK
 from gpu_runners.kolm import Client, Unreadable
 from gpu_runners.terminal_text import as_line
 
+SHOWN_FORMS = 20  # of the texts that a span student answers with
 Row = dict[str, Any]
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _DEVICE = re.compile(r"(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])")
@@ -78,13 +79,15 @@ def _print_gate(gate: Row) -> None:
 
 
 def print_extraction(evaluation: Row) -> None:
-    """Print how the values of a json task come about, leaf by leaf, as its pairs show it."""
+    """Print how the values of a json task come about, leaf by leaf, as its pairs show it; of texts the forms too."""
     plan = evaluation.get("extraction") or {}
     if not plan:
         return
     right, n = plan.get("n_right", 0), plan.get("n_values", 0)
     what = "a span student brings back" if plan.get("is_extraction") else "no span student: it would bring back"
     print(f"{what} {right:,} of the {n:,} values in the pairs:")
+    for form in plan.get("forms", [])[:SHOWN_FORMS]:
+        print(as_line(f"  {form}"))
     for leaf in plan.get("leaves", []):
         if leaf.get("way") == "absent":
             continue

@@ -53,4 +53,6 @@ def export(
     except OSError as error:
         return fail(f"{folder} cannot be written ({error.strerror}).")
     print(f"{folder}: {n_bytes / 1e6:,.1f} MB. export.json names {file} by its sha256, {sha256[:16]}….")
+    if "extraction.json" in kolm.members and kolm.manifest["task_type"] == "text":
+        print("What it reads is the kind of a text and its parts; kolm run and kolm serve write the text.")
     return 0

@@ -82,6 +82,10 @@ def _leaves(plan: Any) -> str:
     rules = plan.get("rules") if isinstance(plan, dict) else None
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         return "of no known kind"
+    sentences = plan.get("sentences")
+    forms = sentences.get("forms") if isinstance(sentences, dict) else None
+    if isinstance(forms, list):
+        return f"text of fixed forms, {len(forms):,} of them, with what is copied from the input"
     ways: dict[str, list[str]] = {}
     for rule in rules:
         ways.setdefault(str(rule.get("way")), []).append(str(rule.get("path")))

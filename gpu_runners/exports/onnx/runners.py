@@ -37,7 +37,7 @@ for text in sys.argv[1:]:
 SPAN_PYTHON = """\
 # python run.py TEXT ...          needs: pip install numpy onnxruntime tokenizers
 # Prints the classes and spans of each text as JSON. Spans are the text as it stands there: `kolm run` converts values,
-# puts lists together and fits the whole to the schema. Of a long text the first window alone is read.
+# puts lists and texts together and fits the whole to the schema. Of a long text the first window alone is read.
 import json, pathlib, sys
 import onnxruntime
 from spans import SpanReader
@@ -66,7 +66,7 @@ _LABEL_RULES = """
 SPAN_JAVASCRIPT = """\
 // node run.mjs TEXT ...          needs: npm install onnxruntime-node @huggingface/tokenizers
 // Prints the classes and spans of each text as JSON. Spans are the text as it stands there, by code points: `kolm run`
-// converts values, puts lists together and fits the whole to the schema. Of a long text the first window alone is read.
+// converts values, puts lists and texts together, fits all to the schema. Of a long text the first window is read.
 import ort from "onnxruntime-node";
 import { model } from "./reading.mjs";
 import { readSpans } from "./spans.mjs";
