@@ -183,8 +183,8 @@ def unfit_labels(profile: DataProfile) -> str:
     return (
         f"This data has {len(labels):,} labels, and a compile has at most {MAX_LABELS}. Group the rare ones in the"
         f" file: the {len(rare):,} rarest, such as “{rare[0].name[:40]}”, are {n_rows:,} of {profile.n_usable:,} rows"
-        " together and may be called “other”, or be left out. If the answers are no labels at all, choose another column as the"
-        " answer. Then add the file again."
+        " together and may be called “other”, or be left out. If the answers are no labels, choose another column as"
+        " the answer. Then add the file again."
     )
 
 
