@@ -43,7 +43,7 @@ def test_hostile_texts_stay_texts_on_every_page_that_shows_them(evil):
         make_candidate(pool, text=f"{evil} {n}", label=evil[:60])
     trained(row)
     judged(row, [evil if n < 9 else LABELS[n % 2] for n in range(60)])
-    change(row, name=evil, family=evil, status=CompileStatus.SUCCEEDED, failure_detail=evil)
+    change(row, name=evil, family=evil, status=CompileStatus.SUCCEEDED)
     make_receipts(row)
     artifact = make_artifact(row)
     other = make_compile(tenant)
