@@ -5,7 +5,7 @@ import pytest
 from backend.domain.lifecycle import CompileStatus
 from tests.backend.console.compiles.test_pages import judged
 from tests.backend.console.pages import get, logged_in
-from tests.compile_factories import LABELS, change, make_artifact, make_compile, public_id
+from tests.compile_factories import LABELS, change, make_artifact, make_compile, make_receipts, public_id
 from tests.factories import make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -33,6 +33,7 @@ def test_the_head_answers_four_questions_in_order(status, verdict, quality, next
     if status in (CompileStatus.GATE_FAILED, CompileStatus.SUCCEEDED):
         judged(row, [LABELS[(n + (n < 9)) % 2] for n in range(60)])
     if status is CompileStatus.SUCCEEDED:
+        make_receipts(row)
         make_artifact(row)
     change(row, status=status, **fields)
     text = get(logged_in(tenant), f"/app/compiles/{public_id(row)}")
