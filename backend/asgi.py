@@ -10,6 +10,7 @@ gc.disable()  # nothing of what is imported is garbage, and looking for some cos
 _django = get_asgi_application()  # sets Django up: settings can be read from here on
 
 from backend.console.body_senders import sender_by_session  # noqa: E402
+from backend.console.errors import body_refused_page  # noqa: E402
 from backend.domain.log_text import guard_logs  # noqa: E402
 from backend.rest.bodies.body_limits import STRANGERS_BYTES, limit_bodies  # noqa: E402
 from backend.rest.bodies.body_senders import Area, SenderBook  # noqa: E402
@@ -23,7 +24,13 @@ _AREAS = (
     Area(prefix="/v1/stripe/", credential="", find=lambda path, _: None, strangers_bytes=STRANGERS_BYTES),
     Area(prefix="/v1/", credential="authorization", find=sender_by_key),
     Area(prefix="/internal/", credential="authorization", find=sender_by_token, is_one_for_all_paths=False),
-    Area(prefix="/app/", credential="cookie", find=sender_by_session, strangers_bytes=STRANGERS_BYTES),
+    Area(
+        prefix="/app/",
+        credential="cookie",
+        find=sender_by_session,
+        strangers_bytes=STRANGERS_BYTES,
+        page=body_refused_page,
+    ),
 )
 
 guard_logs()

@@ -1,6 +1,7 @@
 """The pages that a person sees where the API would answer a problem."""
 
 import sys
+from collections.abc import Mapping
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -10,7 +11,7 @@ from redis import RedisError
 from backend.console.middleware import is_console
 from backend.domain.errors import KolmError, Unavailable
 from backend.rest import problems
-from backend.rest.problems import answer_to
+from backend.rest.problems import Refusal, answer_to
 
 
 def problem_page(request: HttpRequest, error: KolmError) -> HttpResponse:
@@ -18,6 +19,13 @@ def problem_page(request: HttpRequest, error: KolmError) -> HttpResponse:
     refusal = answer_to(error)
     template = "console/problem_fragment.html" if getattr(request, "htmx", None) else "console/problem.html"
     return render(request, template, {"refusal": refusal}, status=refusal.status)
+
+
+def body_refused_page(refusal: Refusal, headers: Mapping[str, str]) -> str:
+    """The page, or htmx's fragment, for a body that was refused before Django saw the request."""
+    is_fragment = headers.get("hx-request") == "true"
+    template = "console/problem_fragment.html" if is_fragment else "console/body_refused.html"
+    return render_to_string(template, {"refusal": refusal})
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from allauth.account.utils import get_next_redirect_url
+from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
@@ -14,6 +15,7 @@ from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
 CONSOLE = "/app/"
+NOT_TAKEN = "You are not logged in any more, so what you sent was not taken. Log in, then send it again."
 
 
 def asked_return(request: HttpRequest) -> str:
@@ -34,7 +36,10 @@ def page_of(request: Any) -> str:
 
 
 def to_log_in(request: Any) -> HttpResponse:
-    """Lead to the log-in page and from there back. A part of a page takes the whole page along."""
+    """Lead to the log-in page and from there back. A part of a page takes the whole page along. Of a form that was sent
+    too late the log-in page says that it was not taken."""
+    if request.method == "POST" and not request.htmx:
+        messages.warning(request, NOT_TAKEN)
     answer = redirect_to_login(page_of(request))
     return HttpResponseClientRedirect(answer.url) if request.htmx else answer
 

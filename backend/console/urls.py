@@ -49,6 +49,7 @@ pages: list[URLPattern] = [
     path("uploads/inspect", uploads.inspect, name="upload_inspect"),
     path("uploads/store", uploads.store, name="upload_store"),
     path("uploads/<str:upload>", uploads.upload, name="upload"),
+    path("uploads/<str:upload>/delete", uploads.delete, name="upload_delete"),
     path("uploads/<str:upload>/forecast", uploads.forecast, name="upload_forecast"),
     path("drafts", drafts.drafts, name="drafts"),
     path("drafts/purge", drafts.purge, name="drafts_purge"),

@@ -10,8 +10,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.compiles.models import Upload
+from backend.compiles.uploads import deletion
 from backend.compiles.uploads.curves import curve_of
-from backend.domain.errors import NotFound
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.labeling.learning_curves import CurvePoint
 from backend.domain.planning.quality_forecast import PPM, Expected, forecast_of
@@ -71,9 +71,7 @@ class LearningCurveView(APIView):
         """The accuracy of a logistic regression on embeddings over the number of examples, measured in five folds once
         for each upload of a label task, and what more such examples would bring."""
         check_query(request.query_params, [])
-        row = Upload.objects.of_tenant(request.auth.tenant_id).filter(id=decode_id(Prefix.UPLOAD, upload)).first()
-        if row is None:
-            raise NotFound("There is no such upload.")
+        row = deletion.find(request.auth.tenant_id, decode_id(Prefix.UPLOAD, upload))
         return Response(_answer(row, upload))
 
 

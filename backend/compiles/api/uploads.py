@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.parsers import BaseParser
@@ -14,9 +15,10 @@ from rest_framework.views import APIView
 from backend.compiles.api.shapes import UploadShape
 from backend.compiles.api.sources import SourceShape
 from backend.compiles.models import Upload
+from backend.compiles.uploads import deletion
 from backend.compiles.uploads.files import purpose_of, read_source, store_source
 from backend.compiles.uploads.rows import UploadPurpose, store_upload
-from backend.domain.errors import InvalidInput, NotFound, Problem
+from backend.domain.errors import InvalidInput, Problem
 from backend.domain.ids import Prefix, decode_id
 from backend.domain.source_data.columns import ColumnMapping
 from backend.domain.source_data.profile import TaskKind
@@ -199,7 +201,11 @@ class UploadView(APIView):
     def get(self, request: Request, upload: str) -> Response:
         """One upload; its rows are not shown again."""
         check_query(request.query_params, [])
-        row = Upload.objects.of_tenant(request.auth.tenant_id).filter(id=decode_id(Prefix.UPLOAD, upload)).first()
-        if row is None:
-            raise NotFound("There is no such upload.")
-        return Response(UploadShape.of(row))
+        return Response(UploadShape.of(deletion.find(request.auth.tenant_id, decode_id(Prefix.UPLOAD, upload))))
+
+    @extend_schema(operation_id="uploads_delete", responses={204: None})
+    def delete(self, request: Request, upload: str) -> HttpResponse:
+        """Delete an upload with its rows. Compiles that have ended keep what they made of it; while one that is
+        under way names it, it stays (409)."""
+        deletion.delete(request.auth.tenant_id, decode_id(Prefix.UPLOAD, upload), actor=request.auth.actor)
+        return HttpResponse(status=204)

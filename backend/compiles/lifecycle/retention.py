@@ -16,6 +16,7 @@ from backend.blobs import probe_store, sweep_blob
 from backend.compiles.lifecycle.transitions import FORGOTTEN
 from backend.compiles.models import Candidate, Compile, Slice, StepRun, TeacherBatch, TeacherCall, Upload
 from backend.compiles.states import BatchState
+from backend.compiles.uploads.deletion import specs_under_way
 from backend.compiles.uploads.rows import UploadPurpose
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.lifecycle import TERMINAL, CompileStatus, StepName
@@ -61,8 +62,7 @@ def forget(tenant_id: UUID) -> int:
 def _forget_captures(tenant_id: UUID, days: int) -> int:
     before = timezone.now() - timedelta(days=days)
     rows = Upload.objects.of_tenant(tenant_id).filter(purpose=UploadPurpose.CAPTURES, created_at__lt=before)
-    under_way = Compile.objects.of_tenant(tenant_id).exclude(status__in=TERMINAL)
-    running = str(list(under_way.values_list("spec", flat=True)))
+    running = specs_under_way(tenant_id)
     gone = [row for row in rows if encode_id(Prefix.UPLOAD, row.id) not in running]
     Upload.objects.of_tenant(tenant_id).filter(id__in=[row.id for row in gone]).delete()
     kept = set(

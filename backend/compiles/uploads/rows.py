@@ -11,6 +11,7 @@ from uuid import UUID
 
 from backend.blobs import get_jsonl, put_jsonl
 from backend.compiles.models import Upload
+from backend.compiles.uploads.deletion import take_turn
 from backend.domain.answers.json_values import MAX_CHARS
 from backend.domain.errors import InvalidInput, InvalidSpec, NotFound, Problem
 from backend.domain.ids import Prefix, decode_id, encode_id
@@ -60,6 +61,7 @@ def store_upload(
             code="upload_truncated",
         )
     rows = _rows(data, purpose)
+    take_turn(tenant_id)
     digest = put_jsonl(tenant_id, rows)
     return Upload.objects.create(
         tenant_id=tenant_id, purpose=purpose, name=name, sha256=digest, size_bytes=len(data), n_rows=len(rows)

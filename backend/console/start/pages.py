@@ -22,6 +22,7 @@ from backend.domain.errors import CustomerError, InvalidInput
 from backend.domain.ids import Prefix, encode_id
 from backend.domain.money.teacher_catalog import wrong_vendor
 from backend.domain.roles import Permission
+from backend.domain.source_data.profile import unfit_labels
 from backend.domain.source_data.source import Source
 from backend.domain.source_data.spec_draft import guess_task, slug_of
 from backend.rest.new_ids import new_uuid7
@@ -41,6 +42,8 @@ def start(request: ConsoleRequest) -> HttpResponse:
     if upload.purpose != UploadPurpose.EXAMPLES:
         return _choose_data(request, fault="A first compile needs examples with answers; this upload has none.")
     source = stored_source(upload)
+    if fault := unfit_labels(source.profile):
+        return _choose_data(request, fault=fault)
     form = _form(request, upload, source)
     if request.method == "GET":
         return _form_page(request, upload, source, form)

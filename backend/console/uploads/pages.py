@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from backend.blobs import get_jsonl
 from backend.compiles.models import Upload
+from backend.compiles.uploads import deletion
 from backend.compiles.uploads.files import MAX_ROWS, purpose_of, read_source, store_source
 from backend.compiles.uploads.rows import UploadPurpose
 from backend.console.access import ConsoleRequest, page
@@ -20,7 +21,7 @@ from backend.console.charts import bars
 from backend.console.rows_and_forms import own_row, page_of
 from backend.console.uploads.forecasts import forecast_of_upload
 from backend.domain.errors import InvalidInput
-from backend.domain.ids import Prefix, encode_id
+from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.roles import Permission
 from backend.domain.source_data.columns import ColumnMapping, cell_text
 from backend.domain.source_data.profile import TaskKind
@@ -85,10 +86,31 @@ def upload(request: ConsoleRequest, upload: str) -> HttpResponse:
     """One upload: its labels with their shares, what repeats or contradicts itself, its first rows."""
     row = own_row(Upload, request.team_session.tenant_id, Prefix.UPLOAD, upload)
     source = None if row.purpose == UploadPurpose.RECORDING else stored_source(row)
-    context: dict[str, Any] = {"row": row, "id": upload, "upload_id": upload, "api_path": f"/v1/uploads/{upload}"}
+    newest = _newest_of_its_name(row)
+    context: dict[str, Any] = {
+        "row": row,
+        "id": upload,
+        "upload_id": upload,
+        "api_path": f"/v1/uploads/{upload}",
+        "newest_id": "" if newest.id == row.id else encode_id(Prefix.UPLOAD, newest.id),
+    }
     if source is not None and source.profile.kind is TaskKind.LABEL:
         context["forecast"] = forecast_of_upload(row)
     return render(request, "console/uploads/one.html", context | ({} if source is None else source_context(source)))
+
+
+def _newest_of_its_name(row: Upload) -> Upload:
+    same = Upload.objects.of_tenant(row.tenant_id).filter(purpose=row.purpose, name=row.name).exclude(name="")
+    return same.order_by("-created_at").first() or row
+
+
+@require_POST
+@page(Permission.COMPILE)
+def delete(request: ConsoleRequest, upload: str) -> HttpResponse:
+    session = request.team_session
+    row = deletion.delete(session.tenant_id, decode_id(Prefix.UPLOAD, upload), actor=session.actor)
+    messages.success(request, f"{row.name or 'The data'} is deleted, with its {row.n_rows:,} rows.")
+    return redirect("console:uploads")
 
 
 @require_GET

@@ -168,6 +168,26 @@ def _leaks(rows: Sequence[SourceExample], held: Sequence[SourceExample]) -> Leak
     return leakage(train, [row.input for row in looked_at if row.number in numbers], most_pairs=_LEAK_PAIRS)
 
 
+def unfit_labels(profile: DataProfile) -> str:
+    """Why no compile can begin with these labels and what to do about it, for whoever sent them; "" where one can."""
+    labels = profile.labels
+    if profile.kind is TaskKind.LABEL and len(labels) == 1:
+        return (
+            f"Every answer is “{labels[0].name[:40]}”, so there is nothing to decide. Add rows with other answers to"
+            " the file, or choose another column as the answer, and add it again."
+        )
+    if len(labels) <= MAX_LABELS:
+        return ""
+    rare = labels[MAX_LABELS - 1 :]
+    n_rows = sum(label.n for label in rare)
+    return (
+        f"This data has {len(labels):,} labels, and a compile has at most {MAX_LABELS}. Group the rare ones in the"
+        f" file: the {len(rare):,} rarest, such as “{rare[0].name[:40]}”, are {n_rows:,} of {profile.n_usable:,} rows"
+        " together and may be called “other”, or be left out. If the answers are no labels, choose another column as"
+        " the answer. Then add the file again."
+    )
+
+
 def _warnings(
     kind: TaskKind,
     labels: Sequence[LabelCount],

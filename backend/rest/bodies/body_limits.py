@@ -22,7 +22,8 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _RUNNERS, _PART = "/internal/", "/parts/"
 _STREAMED = "/v1/select"  # its lines are read one by one from where Django has spooled them, never into memory
-_SOURCES = ("/v1/uploads", "/app/uploads")
+_SOURCES, _SOURCE_FORMS = "/v1/uploads", "/app/uploads"
+FORM_BYTES = 100_000  # what a browser's form holds beside its file
 STRANGERS_BYTES = 256_000  # log-in, sign-up, and addresses that take no body at all
 LINES = ("application/x-ndjson", "application/jsonl")
 _NO_LENGTH = Refusal(status=411, code="length_required", detail="Send the body with a Content-Length.")
@@ -37,6 +38,13 @@ _CUT_SHORT = Refusal(
 )
 
 
+_PAGE_HEADERS = {  # no middleware is passed on the way out
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " font-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+}
+
+
 def limit_of(path: str, content_type: str) -> int:
     """The most bytes that a body sent there may have."""
     media_type = content_type.partition(";")[0].strip().lower()
@@ -46,13 +54,20 @@ def limit_of(path: str, content_type: str) -> int:
         return min(settings.KOLM_MAX_BLOB_BYTES, settings.KOLM_SPOOL_BYTES_PER_SENDER)
     if path == _STREAMED and media_type in LINES:
         return settings.KOLM_SELECT_BODY_BYTES
-    if path.startswith(_SOURCES):
-        return settings.KOLM_SOURCE_BODY_BYTES
+    if path.startswith((_SOURCES, _SOURCE_FORMS)):
+        return settings.KOLM_SOURCE_BODY_BYTES + (FORM_BYTES if path.startswith(_SOURCE_FORMS) else 0)
     return settings.KOLM_JSON_BODY_BYTES if media_type in ("application/json", "") else settings.KOLM_UPLOAD_BODY_BYTES
 
 
-def _too_large(limit: int) -> Refusal:
-    return Refusal(status=413, code="payload_too_large", detail=f"A body here may have at most {limit:,} bytes.")
+def _too_large(limit: int, path: str) -> Refusal:
+    detail = f"A body here may have at most {limit:,} bytes."
+    if path.startswith((_SOURCES, _SOURCE_FORMS)):
+        detail = (
+            f"A file sent here may have at most {settings.KOLM_SOURCE_BODY_BYTES // 1_000_000} MB, and this one is"
+            " larger. On your machine `kolm upload FILE` and `kolm init FILE` read a file of any size and upload an"
+            " even sample of its rows."
+        )
+    return Refusal(status=413, code="payload_too_large", detail=detail)
 
 
 def limit_bodies(application: Application, senders: SenderBook) -> Application:
@@ -75,7 +90,7 @@ def limit_bodies(application: Application, senders: SenderBook) -> Application:
             with spools.hold(sender, n_announced):
                 await application(scope, counted, send)
         except Refused as refused:  # Django reads the whole body before it answers, so nothing has been sent yet
-            await _refuse(scope, send, refused.refusal)
+            await _refuse(scope, send, refused.refusal, headers, senders.area_of(scope["path"]))
         return None
 
     return guard
@@ -90,7 +105,7 @@ def _announced_bytes(path: str, headers: Headers) -> int:
         raise Refused(_BAD_LENGTH)
     limit = limit_of(path, headers.get("content-type", ""))
     if int(length[:20]) > limit:
-        raise Refused(_too_large(limit))
+        raise Refused(_too_large(limit, path))
     return int(length)
 
 
@@ -105,7 +120,7 @@ async def _sender(senders: SenderBook, path: str, headers: Headers, n_announced:
         return "strangers"
     sender = await _known_sender(senders, area, path, headers)
     if sender is None and strangers_bytes:
-        raise Refused(_too_large(strangers_bytes))
+        raise Refused(_too_large(strangers_bytes, ""))
     return sender
 
 
@@ -135,11 +150,14 @@ def _closing(send: Send) -> Send:
     return closing
 
 
-async def _refuse(scope: Scope, send: Send, refusal: Refusal) -> None:
+async def _refuse(scope: Scope, send: Send, refusal: Refusal, asked: Headers, area: Area | None) -> None:
     request_id = new_id(Prefix.REQUEST)
-    body = json.dumps(problem_body(refusal, path=scope["path"], request_id=request_id)).encode()
-    headers = {
-        "content-type": CONTENT_TYPE,
+    if area is not None and area.page is not None:
+        body, kind = area.page(refusal, asked).encode(), {"content-type": "text/html; charset=utf-8", **_PAGE_HEADERS}
+    else:
+        body = json.dumps(problem_body(refusal, path=scope["path"], request_id=request_id)).encode()
+        kind = {"content-type": CONTENT_TYPE}
+    headers = kind | {
         "content-length": str(len(body)),
         "x-request-id": request_id,
         "kolm-version": settings.KOLM_VERSION,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.rest.async_queries import query
+from backend.rest.problems import Refusal
 
 REMEMBERED_S = 30.0  # of who sent a body; the view asks anew whether the key still holds
 MOST_REMEMBERED = 10_000
@@ -20,13 +21,15 @@ Headers = Mapping[str, str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area:
     """`find(path, credential)` gives the sender, such as "tenant 0190...", or None; it may ask the database.
-    `credential` is the header (in lower case) that proves who sends."""
+    `credential` is the header (in lower case) that proves who sends. `page(refusal, headers)` gives the HTML in which
+    the area's readers see a refusal; without it they get a problem as JSON."""
 
     prefix: str
     credential: str
     find: Callable[[str, str], str | None]
     strangers_bytes: int = 0
     is_one_for_all_paths: bool = True
+    page: Callable[[Refusal, Headers], str] | None = None
 
 
 class SenderBook:

@@ -273,6 +273,10 @@ class Uploads(Resource):
     async def get(self, id: str) -> Upload:
         return build(Upload, await self._get(f"/v1/uploads/{id}"))
 
+    async def delete(self, id: str) -> None:
+        """Delete an upload with its rows. Compiles that have ended keep what they made of it."""
+        await self.transport.send("DELETE", f"/v1/uploads/{id}")
+
     async def learning_curve(self, id: str, *, timeout_s: float = 120.0) -> LearningCurve:
         """The accuracy over the number of the upload's examples, measured before anything is compiled, and what more of
         them would bring. A worker measures it once, in seconds; after `timeout_s` the answer may still be "pending"."""

@@ -1,5 +1,6 @@
 // A file is dropped on a form instead of chosen in it; one that is too large is said before it is sent.
 (() => {
+  const tooLarge = (file, most) => `${file.name} has ${Math.round(file.size / 1e6)} MB and at most ${Math.round(most / 1e6)} are read here. On your machine, kolm init ${file.name} reads a file of any size and uploads an even sample of its rows.`;
   for (const form of document.querySelectorAll("[data-drop]")) {
     const zone = form.querySelector("[data-drop-zone]"), input = form.querySelector("input[type=file]");
     const fault = form.querySelector("[data-drop-fault]"), most = Number(form.dataset.mostBytes);
@@ -17,7 +18,7 @@
       const isLarge = input.files[0].size > most;
       fault.hidden = !isLarge;
       if (!isLarge) return;
-      fault.textContent = `${input.files[0].name} has ${Math.round(input.files[0].size / 1e6)} MB and at most ${Math.round(most / 1e6)} are read here. On your machine, kolm init ${input.files[0].name} reads a file of any size and uploads an even sample of its rows.`;
+      fault.textContent = tooLarge(input.files[0], most);
       input.value = "";
       document.getElementById("source").replaceChildren();
       event.stopImmediatePropagation();
@@ -27,8 +28,9 @@
     form.addEventListener("htmx:xhr:loadstart", () => { sent.hidden = false; sent.value = 0; });
     form.addEventListener("htmx:xhr:progress", ({ detail }) => { if (detail.lengthComputable) sent.value = detail.loaded / detail.total; });
     form.addEventListener("htmx:afterRequest", () => { sent.hidden = true; });
-    for (const name of ["htmx:responseError", "htmx:sendError"]) form.addEventListener(name, () => {
-      fault.textContent = "The file did not arrive. Look at the connection and choose it again.";
+    for (const name of ["htmx:responseError", "htmx:sendError"]) form.addEventListener(name, ({ detail }) => {
+      const isLarge = detail.xhr?.status === 413;
+      fault.textContent = isLarge ? tooLarge(input.files[0], most) : "The file did not arrive. Look at the connection and choose it again.";
       fault.hidden = false;
     });
   }
