@@ -111,6 +111,7 @@ class SmallApi(ThreadingHTTPServer):
         self.idempotency_keys: list[str] = []
         self.labeling: dict[str, Any] = LABELING
         self.drafts: dict[str, Any] | None = None
+        self.queue: dict[str, Any] | None = None
         self.evaluation: dict[str, Any] = {}
 
     @property
@@ -178,6 +179,8 @@ class _Handler(BaseHTTPRequestHandler):
         match path:
             case "/.well-known/kolm-keys.json":
                 self._say(200, api.keys)
+            case "/v1/compiles":
+                self._say(200, {"object": "list", "data": [api.compile_row()], "has_more": False, "next_cursor": None})
             case "/v1/compiles/cmp_1":
                 self._say(200, api.compile_row())
             case "/v1/compiles/cmp_1/events" if "text/event-stream" in self.headers["Accept"] and not api.has_no_stream:

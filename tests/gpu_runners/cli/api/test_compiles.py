@@ -239,3 +239,19 @@ def test_json_has_standard_output_to_itself(home: Path, api: SmallApi, capsys: p
     out, err = capsys.readouterr()
     assert json.loads(out)["status"] == "gate_failed"
     assert "slicing started" in err
+
+
+def test_a_compile_that_waits_for_a_runner_shows_its_place(
+    home: Path, api: SmallApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.queue = {"place": 3, "of": 12, "expected_start_at": "2026-11-29T10:30:00Z"}
+    assert main(["ls"]) == 0
+    assert "place 3 of 12" in capsys.readouterr().out
+    assert main(["show", "cmp_1"]) == 0
+    assert "waits for a runner: place 3 of 12, expected to start about 2026-11-29" in capsys.readouterr().out
+    api.queue["expected_start_at"] = None
+    assert main(["show", "cmp_1"]) == 0
+    assert "waits for a runner: place 3 of 12\n" in capsys.readouterr().out
+    api.queue = None
+    assert main(["ls"]) == 0
+    assert "place" not in capsys.readouterr().out
