@@ -2,7 +2,7 @@
 
 from backend.compiles.draft_savings import DraftSavings
 from backend.domain.drafts.vocabulary import Repeatability
-from backend.domain.number_words import interval, percent, usd
+from backend.domain.number_words import duration, interval, percent, usd
 
 
 def summary(savings: DraftSavings) -> str:
@@ -32,7 +32,7 @@ def per_cent(share_ppm: int | None) -> str:
 
 def teacher_time(saved_ms: int | None) -> str:
     """Write the seconds; "" where none were measured."""
-    return "" if saved_ms is None else f"{saved_ms / 1000:,.1f} s"
+    return "" if saved_ms is None else duration(saved_ms / 1000)
 
 
 def acceptance_words(savings: DraftSavings) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from backend.domain.evaluation.spans import SURE_PPM, Segment, Span, SpanSource, segments
+from backend.domain.number_words import score
 
 MAX_PATH = 200  # of a field in a title
 MAX_TITLES = 4  # of one stretch
@@ -43,5 +44,5 @@ def _kind(spans: Sequence[Span]) -> str:
 
 def _title(span: Span) -> str:
     words = {"model": "read here", "gold": "gold", "predicted": "answered"}[span.source.value]
-    sure = "" if span.confidence_ppm is None else f", {span.confidence_ppm / 1e6:.3f}"
+    sure = "" if span.confidence_ppm is None else f", {score(span.confidence_ppm)}"
     return f"{span.path[:MAX_PATH]} ({words}{sure})"

@@ -80,6 +80,26 @@ def milliseconds(microseconds: int | float) -> str:
     return f"{ms:,.0f} ms" if ms >= 999.5 else f"{ms:.3g} ms"
 
 
+def duration(seconds: float) -> str:
+    """A time that people wait or save, in the largest two units that it has.
+
+    >>> duration(0.344), duration(12.3), duration(185), duration(7_620), duration(-0.2)
+    ('0.34 s', '12 s', '3 m 05 s', '2 h 07 m', '-0.20 s')
+    """
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if seconds < 9.995:
+        return f"{seconds:.2f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60:02d} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
 def _dollars(microusd: int | Decimal, rounded: Decimal) -> str:
     whole, _, fraction = f"{rounded:,f}".partition(".")
     fraction = fraction.rstrip("0").ljust(2, "0") if rounded else ""

@@ -1,5 +1,6 @@
 """The demo's tables, from what the API answers. Ratios come in parts per million and money in micro-USD."""
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -34,7 +35,9 @@ def verdict(compile: Mapping[str, Any]) -> Text:
     score, share = compile["k_score_ppm"], ACCURACY_WEIGHT
     k_low, k_high = (score + share * (bound - evaluation["accuracy_ppm"]) for bound in (low, high))
     confidence = f"{evaluation['confidence_ppm'] / 1e4:.0f} %"
-    text.append(f"K-score     {ratio(score)}  [{k_low / 1e6:.3f}, {k_high / 1e6:.3f}] at {confidence}\n")
+    text.append(
+        f"K-score     {ratio(score)}  [{ratio(math.floor(k_low))}, {ratio(math.floor(k_high))}] at {confidence}\n"
+    )
     text.append(f"accuracy    {ratio(evaluation['accuracy_ppm'])}  [{ratio(low)}, {ratio(high)}]")
     text.append(f"  {evaluation['correct']} of {evaluation['n']} held-out examples\n")
     for baseline in evaluation["baselines"]:
@@ -134,4 +137,4 @@ def _amounts(estimate: Mapping[str, int], actual: Mapping[str, Any]) -> tuple[st
 def seconds(start: str | None, end: str | None) -> str:
     if start is None or end is None:
         return "-"
-    return f"{(datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds():.1f} s"
+    return number_words.duration((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())

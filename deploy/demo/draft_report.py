@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from backend.domain.number_words import duration, percent
 from deploy.demo.demo_report import seconds, usd
 
 LAST_STEP = "selection"  # what it did not pick are the drafts
@@ -45,7 +46,7 @@ def of_pair(pair: Pair) -> Text:
     text.append(f"drafts         {saving['summary']}\n")
     text.append(f"accepted       {saving['accepted']}\n")
     if saving["teacher_ms_saved"] is not None:
-        text.append(f"teacher's time {saving['teacher_ms_saved'] / 1e3:.1f} s less than without drafts\n")
+        text.append(f"teacher's time {duration(saving['teacher_ms_saved'] / 1e3)} less than without drafts\n")
     return text
 
 
@@ -91,7 +92,7 @@ def comparison(pairs: Sequence[Pair]) -> Table:
             *up_to_selection(pair.first_steps),
             *up_to_selection(pair.second_steps),
             f"{rate['k']}/{rate['n']}",
-            "-" if share is None else f"{share / 1e4:.1f} %",
+            "-" if share is None else percent(share),
         )
     return table
 

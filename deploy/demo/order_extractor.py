@@ -16,6 +16,7 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 
+from backend.domain.number_words import milliseconds, usd
 from deploy.demo.order_mails import MAILS, count_right, report
 from deploy.demo.refund_router import Access, open_access, run_compile, show
 from deploy.embedded.faults import CannotStart
@@ -110,8 +111,8 @@ def tabulate(deployment: dict[str, Any]) -> Table:
             f"{row['n_requests']:,}",
             f"{row['prompt_tokens']:,}",
             f"{row['completion_tokens']:,}",
-            "" if first is None else f"{first / 1000:,.0f} ms",
-            f"${row['amount_microusd'] / 1_000_000:.6f}",
+            "" if first is None else milliseconds(first),
+            usd(row["amount_microusd"]),
         )
     return table
 

@@ -56,7 +56,8 @@ def value_html(name: str, value: Any) -> str:
     if name.endswith("_microusd") and isinstance(value, int):
         return str(_words().usd(value))
     if name.endswith("_ppm") and isinstance(value, int):
-        return str(_words().score(value))
+        is_score = "score" in name or "confidence" in name
+        return str(_words().score(value) if is_score else _words().percent(value))
     if name.endswith("_us") and isinstance(value, int):
         return str(_words().milliseconds(value))
     if isinstance(value, datetime):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from backend.domain.lifecycle import StepName
+from backend.domain.number_words import percent
 from workers.labeling.posteriors import Weighed
 from workers.step.durable import CompileRun
 
@@ -64,8 +65,8 @@ def _warnings(weighed: Weighed) -> Iterator[LabelWarning]:
     elif is_guessing(weighed):
         yield LabelWarning(
             code="student_guesses",
-            message=f"A student that learned from the labels so far is right on {weighed.is_right.mean():.0%} of the "
-            f"inputs it has not seen, where the commonest label is right on {weighed.majority:.0%}: further "
+            message=f"A student that learned from the labels so far is right on {_share(weighed.is_right.mean())} of "
+            f"the inputs it has not seen, where the commonest label is right on {_share(weighed.majority)}: further "
             "inputs are drawn at random. The embedder may not know the language, or the inputs may be too long for it.",
         )
     missing = missing_labels(weighed)
@@ -76,6 +77,10 @@ def _warnings(weighed: Weighed) -> Iterator[LabelWarning]:
             message=f"No input has the label {missing[0]!r} so far{more}. Without a pair of it the compile fails: "
             "add gold examples or a slice for it, or take it out.",
         )
+
+
+def _share(share: float) -> str:
+    return percent(round(share * 1_000_000))
 
 
 def _gold_twins(weighed: Weighed) -> tuple[int, int]:

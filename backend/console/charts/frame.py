@@ -11,6 +11,8 @@ from backend.console.charts.scales import Number
 Write = Callable[[Any], str]
 N_SERIES = 6  # colours that can be told apart
 
+MOST_ROWS = 200  # of the table of numbers
+
 EMPTY = SafeString("")
 
 
@@ -54,7 +56,9 @@ def series_class(index: int) -> str:
 
 
 def numbers_table(title: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> SafeString:
-    """The chart's numbers, behind a disclosure: for readers that hear, and for whoever wants to copy one."""
+    """The chart's numbers, behind a disclosure: for readers that hear, and for whoever wants to copy one. It ends
+    with a count of the rows that are too many for a page."""
+    n_more = max(0, len(rows) - MOST_ROWS)
     head = format_html_join(
         "", '<th scope="col" class="{}">{}</th>', (("num" if i else "", h) for i, h in enumerate(heads))
     )
@@ -65,16 +69,18 @@ def numbers_table(title: str, heads: Sequence[str], rows: Sequence[tuple[str, Se
                 label,
                 format_html_join("", '<td class="num">{}</td>', ((cell,) for cell in cells)),
             )
-            for label, cells in rows
+            for label, cells in rows[:MOST_ROWS]
         ]
     )
+    more = format_html('<p class="muted">{} more rows are not shown.</p>', f"{n_more:,}") if n_more else EMPTY
     return format_html(
         '<details class="more"><summary>Numbers</summary><div class="table-wrap" tabindex="0"><table class="table">'
         '<caption class="visually-hidden">{}</caption><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
-        "</details>",
+        "{}</details>",
         title,
         head,
         body,
+        more,
     )
 
 

@@ -7,6 +7,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from backend.console.charts.frame import (
+    MOST_ROWS,
     N_SERIES,
     Write,
     figure,
@@ -19,10 +20,10 @@ from backend.console.charts.frame import (
     text,
 )
 from backend.console.charts.points import SHAPES
-from backend.console.charts.scales import Number, compact, finite, finites, percent, share, ticks
+from backend.console.charts.scales import Number, compact, finite, finites, percent, share, thin, written_ticks
 
 Series = tuple[str, Sequence[tuple[Number, Number | None]]]
-MOST_ROWS = 200  # of the table
+MOST_POINTS = 800  # of a course as it is drawn
 
 
 def sparkline(values: Sequence[Number | None], *, title: str, desc: str = "", write: Write = compact) -> SafeString:
@@ -70,7 +71,7 @@ def line(
         low, high = min(0.0, low), max(0.0, high)
     left, right = (float(end) for end in span) if span else (min(known_x), max(known_x))
     top, floor = 8, height - 22
-    parts = [_scale_line(tick, low, high, top, floor, write) for tick in ticks(low, high)]
+    parts = [_scale_line(tick, low, high, top, floor, words) for tick, words in written_ticks(low, high, write)]
     curves = [
         _path(
             [(share(x, left, right), None if finite(y) is None else 100 - share(y, low, high)) for x, y in points],
@@ -79,12 +80,14 @@ def line(
         for i, (_, points) in enumerate(series)
     ]
     parts.append(_inset(join(curves), top, floor - top, is_stretched=True))
-    places = [text(percent(share(x, left, right)), 15, write_x(x), anchor="middle") for x in ticks(left, right)]
+    places = [text(percent(share(x, left, right)), 15, words, anchor="middle")
+        for x, words in written_ticks(left, right, write_x)]  # fmt: skip
     parts.append(_inset(join(places), floor, 20))
     alone = [(name, _without_neighbours(points)) for name, points in series]
     for i, (_, points) in enumerate([*alone, *marks]):
         drawn = [(share(x, left, right), share(y, low, high)) for x, y in points if finite(y) is not None]
-        parts += [_mark(x, floor - y / 100 * (floor - top), i) for x, y in drawn]
+        shown = [(x, y) for x, y in thin(drawn, MOST_POINTS) if y is not None]
+        parts += [_mark(x, floor - y / 100 * (floor - top), i) for x, y in shown]
     spoken = desc or "; ".join(f"{name}: {_describe(points, write)}" for name, points in series)
     picture = svg(title=title, desc=spoken, height=height, body=join(parts), kind="plotted")
     names = [name for name, _ in (*series, *marks)]
@@ -114,7 +117,7 @@ def _table(title: str, series: Sequence[Series], write: Write, write_x: Write) -
 
 def _path(points: Sequence[tuple[float, float | None]], kind: str) -> SafeString:
     drawn, is_down = [], False
-    for x, y in points:
+    for x, y in thin(points, MOST_POINTS):
         if y is None:
             is_down = False
             continue
@@ -129,7 +132,7 @@ def _mark(x: float, y: float, index: int) -> SafeString:
 
 
 def _area(points: Sequence[tuple[float, float | None]]) -> str:
-    known = [(x, y) for x, y in points if y is not None]
+    known = [(x, y) for x, y in thin(points, MOST_POINTS) if y is not None]
     return f"M{known[0][0]:.2f} 100" + "".join(f"L{x:.2f} {y:.2f}" for x, y in known) + f"L{known[-1][0]:.2f} 100Z"
 
 
@@ -139,7 +142,7 @@ def _inset(body: SafeString, y: float, height: float, *, is_stretched: bool = Fa
     return join([SafeString(opening), body, SafeString("</svg>")])
 
 
-def _scale_line(tick: float, low: float, high: float, top: float, floor: float, write: Write) -> SafeString:
+def _scale_line(tick: float, low: float, high: float, top: float, floor: float, words: str) -> SafeString:
     y = round(floor - share(tick, low, high) / 100 * (floor - top), 1)
     rule = format_html('<line class="{}" x1="0" x2="100%" y1="0.5" y2="0.5"/>', "axis" if tick == low else "grid")
-    return join([text("-8", y + 4, write(tick), anchor="end"), _inset(rule, y, 1)])
+    return join([text("-8", y + 4, words, anchor="end"), _inset(rule, y, 1)])

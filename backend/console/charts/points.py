@@ -20,6 +20,8 @@ from backend.console.charts.frame import (
 )
 from backend.console.charts.scales import finite, finites, percent, share
 
+MOST_POINTS = 2_000  # of the map as it is drawn
+
 # within a box of 12 around the point
 SHAPES = (
     '<circle r="3.6"/>',
@@ -52,13 +54,22 @@ def scatter(
         return nothing(title)
     xs, ys = finites(p.x for p in drawn), finites(p.y for p in drawn)
     spans = (min(xs), max(xs), min(ys), max(ys))
-    ordered = sorted(drawn, key=lambda point: -point.group)
+    ordered = sorted(_sample(drawn), key=lambda point: -point.group)
     body = join([_frame(height), *(_mark(point, spans, height) for point in ordered)])
     counts = Counter(point.group for point in drawn)
     spoken = desc or ", ".join(f"{counts[i]} {name}" for i, name in enumerate(groups) if counts[i])
     picture = svg(title=title, desc=spoken, height=height, body=body, kind="map")
     table = numbers_table(title, ["Group", "Points"], [(name, [f"{counts[i]:,}"]) for i, name in enumerate(groups)])
     return figure(picture, table, _legend(groups))
+
+
+def _sample(points: Sequence[Point]) -> Sequence[Point]:
+    """Every n-th point where all would be too many for a page; those with a ring go first."""
+    if len(points) <= MOST_POINTS:
+        return points
+    ringed, others = ([p for p in points if p.is_ringed is each] for each in (True, False))
+    room = max(MOST_POINTS // 2, MOST_POINTS - len(ringed))
+    return [*others[:: -(-len(others) // room) or 1], *ringed[: MOST_POINTS // 2]]
 
 
 def _mark(point: Point, spans: tuple[float, float, float, float], height: int) -> SafeString:

@@ -1,7 +1,7 @@
 """Numbers to places and to words. Pure."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 
 Number = int | float | Decimal
@@ -59,6 +59,38 @@ def ticks(low: float, high: float, *, about: int = 4) -> list[float]:
         return [float(low), float(high)]
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 12) if abs(step) > 1e-9 else i * step for i in range(first, min(last, first + 50) + 1)]
+
+
+def written_ticks(low: float, high: float, write: Callable[[float], str], *, about: int = 4) -> list[tuple[float, str]]:
+    """The ticks with their words, so few that no two are written alike: money has no half of a micro-dollar.
+
+    >>> written_ticks(0, 2, "{:.0f}".format)
+    [(0.0, '0'), (1.0, '1'), (2.0, '2')]
+    """
+    for n in range(about, 0, -1):
+        written = [(tick, write(tick)) for tick in ticks(low, high, about=n)]
+        if len({words for _, words in written}) == len(written):
+            return written
+    return [(low, write(low))]
+
+
+def thin(points: Sequence[tuple[float, float | None]], most: int) -> list[tuple[float, float | None]]:
+    """About `most` points of a course at most: of each stretch its first, lowest, highest and last, so that no peak,
+    no gap of a whole stretch and no end is lost.
+
+    >>> thin([(x, 9.0 if x == 5 else 0.0) for x in range(1000)], 8)
+    [(0, 0.0), (5, 9.0), (499, 0.0), (500, 0.0), (999, 0.0)]
+    """
+    if len(points) <= most:
+        return list(points)
+    size = -(-len(points) * 4 // most)
+    kept: list[tuple[float, float | None]] = []
+    for start in range(0, len(points), size):
+        stretch = points[start : start + size]
+        known = [(y, i) for i, (_, y) in enumerate(stretch) if y is not None]
+        places = {0, len(stretch) - 1} | ({min(known)[1], max(known, key=lambda one: one[0])[1]} if known else set())
+        kept += [stretch[i] for i in sorted(places)]
+    return kept
 
 
 def compact(value: Number | None) -> str:

@@ -7,7 +7,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from backend.console.charts.frame import Write, figure, join, nothing, numbers_table, svg, text
-from backend.console.charts.scales import compact, percent, share, ticks
+from backend.console.charts.scales import compact, percent, share, written_ticks
 
 TOP, FOOT = 14, 26
 
@@ -44,10 +44,10 @@ def trade_offs(
     def y_of(value: float) -> float:
         return round(floor - share(value, low, high) / 100 * (floor - TOP), 1)
 
-    parts = [_level(y_of(tick), write(tick), is_axis=False) for tick in ticks(low, high)]
+    parts = [_level(y_of(tick), words, is_axis=False) for tick, words in written_ticks(low, high, write)]
     parts.append(_level(floor, "", is_axis=True))
-    for tick in ticks(0, dearest):
-        parts.append(text(percent(_x_of(tick, dearest)), floor + 16, write_cost(tick), anchor="middle"))
+    for tick, words in written_ticks(0, dearest, write_cost):
+        parts.append(text(percent(_x_of(tick, dearest)), floor + 16, words, anchor="middle"))
     parts += [
         _mark(one, _x_of(one.cost, dearest), [y_of(v) for v in (one.low, one.value, one.high)]) for one in outcomes
     ]

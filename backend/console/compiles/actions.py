@@ -46,7 +46,7 @@ def resume(request: ConsoleRequest, compile: str) -> HttpResponse:
     session, budget = request.team_session, _microusd(request.POST.get("budget_usd", ""))
     row = find_compile(request, compile)
     transitions.resume(session.tenant_id, row.id, budget_microusd=budget, actor=session.actor)
-    messages.success(request, "Queued again: it continues at the first unfinished step.")
+    messages.success(request, "It is resumed: it continues at the first unfinished step.")
     return redirect("console:compile", compile)
 
 
@@ -68,7 +68,7 @@ def ablate(request: ConsoleRequest, compile: str) -> HttpResponse:
         target=public_id,
         data=data,
     )
-    messages.success(request, f"The arm {arm} is queued.")
+    messages.success(request, f"The arm {arm} is started.")
     return redirect("console:compile", public_id)
 
 

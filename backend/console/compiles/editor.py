@@ -25,6 +25,7 @@ from backend.domain.errors import CustomerError, InvalidInput, InvalidSpec
 from backend.domain.ids import Prefix, decode_id, encode_id
 from backend.domain.labeling.purchases import POINT_USD
 from backend.domain.money.teacher_prices import price_json, price_sentence
+from backend.domain.number_words import percent
 from backend.domain.planning.estimates import Estimate, check_budget
 from backend.domain.planning.label_plans import writes_more
 from backend.domain.planning.preflight.lines import Preflight, in_order
@@ -196,7 +197,7 @@ def _handle_post(request: ConsoleRequest) -> HttpResponse:
     except CustomerError as error:
         faults, preflight = _faults(error, document), _settings_of(request, text, budget)
         return _editor(request, text=text, budget=budget, faults=faults, preflight=preflight, status=422)
-    messages.success(request, "Queued. This page follows it.")
+    messages.success(request, "The compile is started. This page follows it.")
     return redirect("console:compile", public_id)
 
 
@@ -335,8 +336,10 @@ def _k_min(spec: Spec) -> str:
 def _votes(spec: Spec) -> str:
     if votes_as_needed(spec):
         how_many = f"one vote per pick, up to {most_votes(spec)} where label or teacher are unsure"
-        return f"{how_many}, at least {spec.sampling.min_agreement:.0%} sure"
-    return f"{first_votes(spec)} votes per pick, at least {spec.sampling.min_agreement:.0%} agreed"
+        return f"{how_many}, at least {percent(round(spec.sampling.min_agreement * 1_000_000))} sure"
+    return (
+        f"{first_votes(spec)} votes per pick, at least {percent(round(spec.sampling.min_agreement * 1_000_000))} agreed"
+    )
 
 
 def _plan(spec: Spec) -> str:

@@ -51,7 +51,7 @@ def start(request: ConsoleRequest) -> HttpResponse:
         compile_id = submit_text(request, form.spec_text(source, public_id), "")
     except CustomerError as error:
         return _form_page(request, upload, source, form, fault=error.message, status=422)
-    messages.success(request, "Your compile is queued.")
+    messages.success(request, "Your compile is started.")
     return redirect("console:compile", compile_id)
 
 

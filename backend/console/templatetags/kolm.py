@@ -122,17 +122,7 @@ def duration_s(value: float | timedelta | None) -> str:
     """`0.34 s`, `12 s`, `3 m 05 s`, `2 h 07 m`, `4 d 3 h`."""
     if value is None or value == "":
         return NOTHING
-    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
-    if seconds < 10:
-        return f"{seconds:.2f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} m {whole % 60:02d} s"
-    if whole < 86_400:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
-    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+    return number_words.duration(value.total_seconds() if isinstance(value, timedelta) else float(value))
 
 
 # --- times ----------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from backend.domain.number_words import percent
 from backend.domain.selection.label_consistency import LabelEvidence, label_evidence, z_scores
 from backend.domain.selection.linkage.clustering import Floats, Rows
 from backend.domain.selection.options import Method, Options
@@ -100,8 +101,9 @@ def _why_score_alone(evidence: LabelEvidence, n: int) -> str:
 def _reason(evidence: LabelEvidence, n_aside: int) -> str:
     if n_aside == 0:
         return "The rest of the pool bears the labels out: candidates were kept by score and spread."
+    noise = percent(round(evidence.noise * 1_000_000))
     return (
-        f"About {evidence.noise:.0%} of the labels are contradicted by the rest of the pool: the {n_aside} most "
+        f"About {noise} of the labels are contradicted by the rest of the pool: the {n_aside} most "
         "doubtful candidates were set aside, and the others kept by score, doubt and spread."
     )
 

@@ -180,7 +180,7 @@ def sentence(row: Row) -> str:
 
 def _saving(ours: Row, theirs: Row) -> str:
     before, now = theirs["label_cost_microusd"], ours["label_cost_microusd"]
-    return f"; the labels cost {(before - now) / before:.0%} less".replace("%", " %") if 0 <= now < before else ""
+    return f"; the labels cost {percent((before - now) * 1_000_000 // before)} less" if 0 <= now < before else ""
 
 
 def _side(side: Row) -> tuple[str, str, str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from backend.domain.artifact.kolm_verify import Kolm
+from backend.domain.number_words import score
 from backend.domain.recipes.copy_rules import Copy
 from backend.domain.recipes.pack import InvalidPack, Recipe, RecipePack, read_pack
 from backend.domain.rules.reading import read_rules
@@ -127,7 +128,7 @@ def rules_line(kolm: Kolm) -> str:
         return "none"
     lowest = min(rule.evidence.low_ppm for rule in rule_list.rules)
     fields = f" for {len(rule_list.fields)} fields" if rule_list.task == "json" else ""
-    return f"{rule_list.n:,}{fields} in {len(data):,} bytes; lowest bound of precision {lowest / 1e6:.3f}"
+    return f"{rule_list.n:,}{fields} in {len(data):,} bytes; lowest bound of precision {score(lowest)}"
 
 
 def _longest(pack: RecipePack) -> int:
@@ -203,7 +204,7 @@ def _print_rules(rule_list: RuleList) -> None:
 
 
 def _bound(rule: Rule) -> str:
-    return f"{rule.evidence.low_ppm / 1e6:.3f}"
+    return score(rule.evidence.low_ppm)
 
 
 def _cut(text: str) -> str:

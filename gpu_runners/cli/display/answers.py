@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backend.domain.evaluation.spans import SURE_PPM, model_spans, segments
-from backend.domain.number_words import milliseconds
+from backend.domain.number_words import milliseconds, score
 from gpu_runners.terminal_text import as_line, as_text
 
 SHOWN_FIELDS = 5  # of those that a span student is not sure of
@@ -41,12 +41,15 @@ def _parts(output: Output) -> tuple[str, str]:
     rule = f"  rule {output['rule']}" if output.get("rule") else "  rules" if "rule" in output else ""
     if "label" in output:
         doubt = "  unsure" if output.get("is_unsure") else ""
-        return as_line(
-            output["label"]
-        ), f"  {output['confidence']:.3f}{doubt}  {milliseconds(output['latency_us'])}{rule}"
-    sure = f"  {output['confidence']:.3f}" if "confidence" in output else ""
+        rest = f"  {_sure(output)}{doubt}  {milliseconds(output['latency_us'])}{rule}"
+        return as_line(output["label"]), rest
+    sure = f"  {_sure(output)}" if "confidence" in output else ""
     cut = "" if output["finish_reason"] == "stop" else "  (cut off)"
     return output["output"], f"{cut}{sure}{rule}{_unsure(output.get('fields', ()))}"
+
+
+def _sure(output: Output) -> str:
+    return score(round(output["confidence"] * 1_000_000))
 
 
 def _mark_input(text: str, fields: Sequence[Output]) -> Any:
@@ -67,6 +70,6 @@ def _mark_input(text: str, fields: Sequence[Output]) -> Any:
 def _unsure(fields: Sequence[Mapping[str, Any]]) -> str:
     """The fields of a span student's answer that it is not sure of, the least sure first; "" for none."""
     doubted = sorted((one for one in fields if one["confidence_ppm"] < SURE_PPM), key=lambda one: one["confidence_ppm"])
-    named = [f"{as_line(one['path'])} {one['confidence_ppm'] / 1e6:.3f}" for one in doubted[:SHOWN_FIELDS]]
+    named = [f"{as_line(one['path'])} {score(one['confidence_ppm'])}" for one in doubted[:SHOWN_FIELDS]]
     more = f" and {len(doubted) - SHOWN_FIELDS} more" if len(doubted) > SHOWN_FIELDS else ""
     return f"  unsure of {', '.join(named)}{more}" if named else ""

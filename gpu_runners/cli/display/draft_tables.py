@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from backend.domain.number_words import interval, percent, usd
+from backend.domain.number_words import interval, percent, score, usd
 from gpu_runners.cli.display.saved_drafts import saved_lines
 from gpu_runners.terminal_text import as_line, raw
 
@@ -145,10 +145,10 @@ def _holdback(holdback: Row | None) -> list[str]:
 
 
 def _side(words: str, side: Row) -> str:
-    score = "" if side["mean_score"] is None else f", mean score {side['mean_score']:.3f}"
+    mean = "" if side["mean_score"] is None else f", mean score {score(round(side['mean_score'] * 1_000_000))}"
     cost = side["cost_per_candidate_microusd"]
     each = "" if cost is None else f" at {usd(round(cost))}"
-    return f"{words} (n = {side['n_slices']:,}): {side['n_candidates']:,} candidates{each}{score}"
+    return f"{words} (n = {side['n_slices']:,}): {side['n_candidates']:,} candidates{each}{mean}"
 
 
 def _strategies(rows: list[tuple[Row, Row]]) -> Table:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from backend.domain.number_words import usd
+from backend.domain.number_words import duration, usd
 from gpu_runners.kolm.events import Event
 from gpu_runners.kolm.progress import MARKS, CompileProgress, LineDisplay
 from gpu_runners.terminal_text import as_text, raw
@@ -43,7 +43,7 @@ class LiveDisplay:
                 if step.total and step.ended_at is None
                 else ""
             )
-            seconds = f"{(step.ended_at or now) - step.started_at:.1f} s" if step.started_at else ""
+            seconds = duration((step.ended_at or now) - step.started_at) if step.started_at else ""
             cost = usd(step.cost_microusd) if step.cost_microusd is not None else ""
             table.add_row(
                 MARKS.get(step.status, "·"), Text(as_text(name)), bar, Text(as_text(step.message)), seconds, cost

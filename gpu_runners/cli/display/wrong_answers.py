@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from backend.domain.number_words import score
 from gpu_runners.cli.display.printing import console, print_table
 from gpu_runners.kolm import HeldoutAnswer
 from gpu_runners.terminal_text import as_line
@@ -131,4 +132,4 @@ def _clip(text: str, most: int) -> str:
 
 
 def _share(ppm: int | None) -> str:
-    return "none" if ppm is None else f"{ppm / 1e6:.3f}"
+    return "none" if ppm is None else score(ppm)

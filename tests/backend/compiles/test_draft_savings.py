@@ -56,7 +56,7 @@ def test_the_figure_adds_up_by_hand(tenant: Tenant) -> None:
     assert (found.net_microusd, found.net_share_ppm) == (1_000, round(1e6 * 1_000 / 2_200))
     assert (found.n_asked, found.n_accepted, found.n_repeated) == (3, 2, 5)
     # 7 candidates at 100 ms, 4 label prompts at 100 ms, less 300 ms of questions
-    assert (found.saved_ms, teacher_time(found.saved_ms)) == (800, "0.8 s")
+    assert (found.saved_ms, teacher_time(found.saved_ms)) == (800, "0.80 s")
     assert (summary(found), acceptance_words(found)) == (SUMMARY, ACCEPTED)
 
 
@@ -132,7 +132,7 @@ def test_a_loss_is_written_as_one(tenant: Tenant) -> None:
     make_call(row, "drafts:0:0", 33, 1, 250)
     found = of_compile(row)
     assert summary(found) == "Net saving -$0.000033, -33.0 % of what synthesis would have cost"
-    assert teacher_time(found.saved_ms) == "-0.2 s"
+    assert teacher_time(found.saved_ms) == "-0.25 s"
 
 
 def test_a_compile_that_looked_for_nothing_has_no_figure(tenant: Tenant) -> None:

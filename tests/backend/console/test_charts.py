@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backend.console import charts
 from backend.console.charts import Point
 from backend.console.charts.heat import shade
-from backend.console.charts.scales import compact, finite, percent, share, ticks
+from backend.console.charts.scales import compact, finite, percent, share, thin, ticks, written_ticks
 from backend.console.templatetags.kolm import money
 
 HOSTILE = "\"><script>alert('1')</script><b onmouseover=x>&amp;"
@@ -155,7 +155,7 @@ def test_a_funnel_shows_what_each_stage_left_of_the_one_before():
     assert widths(tree, "funnel") == [100, 75, 25]
     assert widths(tree, "funnel-link") == [100, 75]
     values = [node.text for node in of_class(tree, "value")]
-    assert values == ["200", "150 · 75%", "50 · 33%"]
+    assert values == ["200", "150 · 75.0 %", "50 · 33.3 %"]
 
 
 def test_an_interval_below_its_floor_is_marked():
@@ -278,3 +278,80 @@ def test_the_marks_of_a_line_lie_on_its_scale_in_the_colours_that_follow():
     drawn = [(node.get("x"), node.get("y"), node.get("class")) for node in of_class(tree, "point")]
     assert drawn == [("0%", "108.0", "point s2"), ("100%", "8.0", "point s3")]
     assert [node.text for node in tree.iter("th") if node.get("scope") == "col"] == [None, "a"]
+
+
+MANY = 10_000
+COURSES = {
+    "an index": [float(n) for n in range(MANY)],
+    "all equal": [7.0] * MANY,
+    "all nothing": [0.0] * MANY,
+    "one peak": [9.0 if n == 6_000 else 0.0 for n in range(MANY)],
+    "huge": [1e300 * (n % 7) for n in range(MANY)],
+}
+
+
+def pictures(values: list[float]) -> dict[str, str]:
+    rows = [(f"row {n}", value) for n, value in enumerate(values)]
+    return {
+        "bars": charts.bars(rows, title="T"),
+        "stacked_bars": charts.stacked_bars([(label, [value, 1]) for label, value in rows], ["a", "b"], title="T"),
+        "columns": charts.columns([(label, [value, 0]) for label, value in rows], ["a", "b"], title="T"),
+        "funnel": charts.funnel(rows, title="T"),
+        "intervals": charts.intervals([(label, 0, value, value) for label, value in rows], title="T"),
+        "sparkline": charts.sparkline(values, title="T"),
+        "line": charts.line([("a", list(enumerate(values)))], title="T"),
+        "points of a line": charts.line(
+            [("a", [(n, None if n % 2 else value) for n, value in enumerate(values)])], title="T"
+        ),
+        "scatter": charts.scatter(
+            [Point(x=n % 100, y=value, group=n % 3, is_ringed=n % 5 == 0) for n, value in enumerate(values)],
+            ["a", "b", "c"],
+            title="T",
+        ),
+    }
+
+
+@pytest.mark.parametrize("course", COURSES)
+def test_ten_thousand_rows_make_a_picture_of_a_bounded_size(course):
+    for name, markup in pictures(COURSES[course]).items():
+        parsed(markup)
+        assert len(markup) < (600_000 if name == "scatter" else 130_000), (name, len(markup))
+        drawn = re.sub(r">[^<]*<|aria-label=\"[^\"]*\"", "", markup)
+        assert "nan" not in drawn, name
+        assert "inf" not in drawn, name
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(0, 5)), min_size=1, max_size=400), st.integers(8, 64))
+def test_a_thinned_course_keeps_its_ends_its_peaks_and_its_order(values, most):
+    points = [(float(x), None if y is None else float(y)) for x, y in enumerate(values)]
+    kept = thin(points, most)
+    assert len(kept) <= most + 4
+    assert kept == sorted(kept, key=lambda point: point[0])
+    assert (kept[0], kept[-1]) == (points[0], points[-1])
+    known = [y for _, y in points if y is not None]
+    if known:
+        kept_known = [y for _, y in kept if y is not None]
+        assert (min(kept_known), max(kept_known)) == (min(known), max(known))
+
+
+def test_columns_drawn_as_one_have_the_sum_of_their_neighbours():
+    tree = parsed(charts.columns([(f"d{n}", [1]) for n in range(1_000)], ["a"], title="T"))
+    assert len([node for node in of_class(tree, "s1") if node.tag == "rect"]) <= 120
+    assert "1k in all" in next(tree.iter("desc")).text
+    first = next(tree.iter("tbody"))[0]
+    assert [cell.text for cell in first] == ["d0 – d8", "9", "9"]
+
+
+@given(st.integers(0, 10**13), st.integers(0, 12))
+def test_no_two_ticks_of_money_are_written_alike(amount, small):
+    for low, high in ((0, amount), (0, small), (small, small + amount)):
+        words = [text for _, text in written_ticks(low, high, money)]
+        assert 1 <= len(words) == len(set(words))
+
+
+@pytest.mark.parametrize("amount", [1, 2, 3])
+def test_less_than_a_cent_has_a_scale_of_whole_micro_dollars(amount):
+    tree = parsed(charts.columns([("1", [amount])], ["a"], title="T", write=money))
+    written = [node.text for node in tree.iter("text") if (node.text or "").startswith("$")]
+    assert written[0] == "$0"
+    assert len(written) == len(set(written)) >= 2

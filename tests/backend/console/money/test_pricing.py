@@ -17,7 +17,7 @@ def test_anybody_sees_every_price_of_the_book_with_its_version_and_day():
     text = get(Client(), "/pricing")
     newest = price_book()
     assert f"version <strong>{newest.version}</strong>" in text
-    assert f"{newest.effective_at:%Y-%m-%d %H:%M}" in text
+    assert f'<time datetime="{newest.effective_at.isoformat()}" data-local>' in text
     for sku in newest.prices:
         assert sku in text
     assert "$49.00" in text

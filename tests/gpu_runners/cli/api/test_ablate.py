@@ -37,7 +37,7 @@ def test_a_spec_is_compiled_then_both_arms_and_the_difference_is_told(
     assert lines[-4] == "100 held-out rows; 95 % intervals; p is McNemar's, exact."
     assert lines[-2] == (
         "With 36 labels instead of 108 the selected pool scored +3.0 points (-3.5 to +9.8): no clear difference; "
-        "the labels cost 67 % less."
+        "the labels cost 66.6 % less."
     )
     assert lines[-1].startswith("At 36 labels each, the selected pool scored +3.0 points (-3.5 to +9.8) against")
     assert "kolm ablate --of cmp_1" in out

@@ -159,7 +159,7 @@ def test_a_label_artifacts_rules_tell_their_number_and_their_bound(
 ) -> None:
     rules = label_rules(("lamp", "no label"), ("zeppelin", "returns"))
     (home / "mails.kolm").write_bytes(kolm_of(trained, rules=rules))
-    assert re.match(r"returns  0\.970  \d+\.\d ms  rule 2", said(capsys, "run", "mails.kolm", "a zeppelin"))
+    assert re.match(r"returns  0\.970  [\d.]+ ms  rule 2", said(capsys, "run", "mails.kolm", "a zeppelin"))
     assert "rule" not in said(capsys, "run", "mails.kolm", "a lamp")
     (home / "in.jsonl").write_text('{"input": "zeppelin 3"}\n{"input": "where is my parcel"}\n')
     text = said(capsys, "bench", "mails.kolm", "--jsonl", "in.jsonl")
