@@ -59,7 +59,7 @@ def test_it_is_measured_beside_the_same_heads_on_the_frozen_encoder(mails: Row) 
 
 
 def test_the_held_out_answers_show_what_was_read_and_where(customer: Customer, mails: Row) -> None:
-    rows = customer.get(f"/v1/compiles/{mails['id']}/answers?limit=20")["data"]
+    rows = customer.get(f"/v1/compiles/{mails['id']}/answers", limit=20)["data"]
     assert rows
     spans = [(row["input"], one) for row in rows for one in row["spans"] if one["start"] is not None]
     assert spans

@@ -19,8 +19,8 @@ from backend.usage.ledger import Fact, record
 from backend.usage.savings import note_saving
 from gpu_runners.cli.api.compile_outcome import print_saved
 from gpu_runners.cli.api.listings import _print_compiles
-from gpu_runners.cli.display.quality_card import print_card
 from gpu_runners.cli.display.printing import print_members
+from gpu_runners.cli.display.quality_card import print_card
 from gpu_runners.kolm.rows import Compile, build
 from tests.backend.compiles.draft_world import SUMMARY, draft_world
 from tests.backend.console.compiles.test_pages import judged
@@ -119,5 +119,7 @@ def test_accuracy_score_cost_saving_and_teacher_are_the_same_words_everywhere(ca
     other_forms = (rounded_up, "$0.045917", "$0.046", "$0.030755", "$0.00124", "$0.00071 ")
     exact_is_due = {"bills"}  # the column that adds up
     for name, (text, _) in shown.items():
-        stray = [] if name in exact_is_due else [text[at - 60 : at + 20] for at in map(text.find, other_forms) if at >= 0]
+        stray = (
+            [] if name in exact_is_due else [text[at - 60 : at + 20] for at in map(text.find, other_forms) if at >= 0]
+        )
         assert not stray, (name, stray)
