@@ -169,7 +169,7 @@ def _leaks(rows: Sequence[SourceExample], held: Sequence[SourceExample]) -> Leak
 
 
 def unfit_labels(profile: DataProfile) -> str:
-    """The reason why no compile can begin with these labels and what to do about it, for their sender; "" where one can."""
+    """The reason why no compile can begin with these labels, and what its sender may do; "" where one can begin."""
     labels = profile.labels
     if profile.kind is TaskKind.LABEL and len(labels) == 1:
         return (
