@@ -14,6 +14,7 @@ from backend.compiles.lifecycle.concurrency import check_room
 from backend.compiles.lifecycle.written_before import written_before
 from backend.compiles.models import Compile, StepRun, TeacherKey
 from backend.compiles.notices import notify_status
+from backend.compiles.uploads.deletion import hold_off_deletion
 from backend.compiles.uploads.inputs import keep_salt, load_captures, load_gold, split
 from backend.compiles.uploads.rows import UploadPurpose, find_upload, with_upload_ids
 from backend.domain.canonical import sha256_of
@@ -102,6 +103,7 @@ def estimate_now(
 def submit(tenant_id: UUID, document: object, *, api_key_id: UUID | None) -> Compile:
     """Queue a compile in the caller's transaction; a worker is woken on commit. Raises what `check` raises, and
     InvalidSpec for a budget that cannot be enough."""
+    hold_off_deletion(tenant_id)
     spec, expected = check(tenant_id, document)
     check_budget(expected, spec.budget.microusd)
     return queue(tenant_id, spec, expected, budget_microusd=spec.budget.microusd, api_key_id=api_key_id)

@@ -46,10 +46,20 @@ def delete(tenant_id: UUID, upload_id: UUID, *, actor: Actor) -> Upload:
 
 
 def take_turn(tenant_id: UUID) -> None:
-    """Wait until no other transaction stores or deletes an upload of the tenant, and hold them off until this one
-    ends."""
+    """Wait until no other transaction stores, deletes or submits uploads of the tenant, and hold them off until this
+    one ends."""
+    _lock("pg_advisory_xact_lock", tenant_id)
+
+
+def hold_off_deletion(tenant_id: UUID) -> None:
+    """Keep the tenant's uploads until the caller's transaction ends, beside others that do: of a compile that is being
+    submitted, which a deletion could not see yet."""
+    _lock("pg_advisory_xact_lock_shared", tenant_id)
+
+
+def _lock(function: str, tenant_id: UUID) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('uploads:' || %s, 0))", [str(tenant_id)])
+        cursor.execute(f"SELECT {function}(hashtextextended('uploads:' || %s, 0))", [str(tenant_id)])
 
 
 def specs_under_way(tenant_id: UUID) -> str:
