@@ -21,7 +21,7 @@ from backend.domain.planning.label_plans import k_of_captures
 from workers.candidates.headroom import LabelMoney, money_for_labels
 from workers.labeling.call_prices import USD, LabelCalls, next_calls
 from workers.labeling.next_rows import affordable, ask_again, rows_to_buy, votes_so_far
-from workers.labeling.posteriors import MIN_HONEST, PPM, Weighed
+from workers.labeling.posteriors import MIN_HONEST, Weighed
 from workers.labeling.rounds import Bought, Purchases, n_rounds_of
 from workers.labeling.writing import Writing, candidates_to_buy, first_of, slices_to_write
 from workers.step.durable import CompileRun
@@ -82,18 +82,6 @@ def _n_expected_wrong(weighed: Weighed, rows: list[Bought]) -> float:
         if at < weighed.pool.n
     }
     return sum(wrong[one.row.id] for one in rows)
-
-
-def curve_facts(points: list[CurvePoint]) -> list[dict[str, int]]:
-    return [
-        {
-            "n": point.n,
-            "n_rows": point.n_rows,
-            "accuracy_ppm": round(point.accuracy * PPM),
-            "loss_ppm": round(point.loss * PPM),
-        }
-        for point in points
-    ]
 
 
 def _points(weighed: Weighed) -> list[CurvePoint]:

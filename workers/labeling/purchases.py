@@ -8,13 +8,14 @@ from typing import Any
 
 from backend.compiles.models import Slice
 from backend.domain.errors import PaymentRequired
+from backend.domain.labeling.learning_curves import point_facts
 from backend.domain.labeling.purchases import StopFor
 from backend.domain.planning.label_plans import picks_in_rounds
 from backend.domain.spec.defaults import buys_in_rounds
 from backend.domain.spec.parsing import votes_as_needed
 from workers.labeling.asking import label_picks
 from workers.labeling.pilot import open_pilot
-from workers.labeling.plan_auto import curve_facts, decide_auto
+from workers.labeling.plan_auto import decide_auto
 from workers.labeling.plan_fixed import decide_fixed
 from workers.labeling.pool import Places, place, read_pool
 from workers.labeling.posteriors import PPM, Weighed, noise_facts, store, weigh
@@ -103,7 +104,7 @@ def _decide(
     if not buys_in_rounds(run.spec):
         return decide_fixed(run, weighed, purchases), _facts(weighed)
     decided, points = decide_auto(run, weighed, purchases)
-    return decided, _facts(weighed) | {"curve": curve_facts(points)}
+    return decided, _facts(weighed) | {"curve": point_facts(points)}
 
 
 def _facts(weighed: Weighed) -> dict[str, Any]:

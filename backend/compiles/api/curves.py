@@ -13,8 +13,8 @@ from backend.compiles.models import Upload
 from backend.compiles.uploads import deletion
 from backend.compiles.uploads.curves import curve_of
 from backend.domain.ids import Prefix, decode_id
-from backend.domain.labeling.learning_curves import CurvePoint
-from backend.domain.planning.quality_forecast import PPM, Expected, forecast_of
+from backend.domain.labeling.learning_curves import PPM, CurvePoint
+from backend.domain.planning.quality_forecast import Expected, forecast_of
 from backend.rest.shapes import Constant, Shape
 from backend.rest.strict import check_query
 from backend.tenants.api_keys.authentication import IsTenant

@@ -9,9 +9,9 @@ from backend.compiles.models import Upload
 from backend.compiles.uploads.curves import curve_of
 from backend.console.charts import line
 from backend.console.compiles.editor import Checked
+from backend.domain.labeling.learning_curves import PPM
 from backend.domain.number_words import interval, percent, points, usd
 from backend.domain.planning.quality_forecast import (
-    PPM,
     Expected,
     QualityForecast,
     cost_without_teacher,

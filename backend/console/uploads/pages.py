@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -30,7 +31,6 @@ from backend.domain.source_data.source import Source, look_at
 from backend.tenants.isolation import tenant_scope
 
 SHOWN_LABELS, SHOWN_COLUMNS, CELL_CHARS = 30, 8, 160
-MOST_FILE_MB = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +210,6 @@ def _list(request: ConsoleRequest, *, fault: str = "", status: int = 200) -> Htt
         "fault": fault,
         "may_compile": request.team_session.may(Permission.COMPILE),
         "most_rows": MAX_ROWS,
-        "most_mb": MOST_FILE_MB,
+        "most_mb": settings.KOLM_SOURCE_BODY_BYTES // 1_000_000,
     }
     return render(request, "console/uploads/list.html", context, status=status)

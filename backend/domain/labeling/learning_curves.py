@@ -15,6 +15,7 @@ import numpy as np
 from backend.domain.labeling.folds import cross_predict
 from backend.domain.labeling.linear_head import Floats, Ints
 
+PPM = 1_000_000
 SHARES = (0.25, 0.5, 0.75, 1.0)
 CURVE_C = 10.0  # of the heads on the curve: that of the student
 EXPONENTS = np.linspace(0.2, 1.5, 14)
@@ -34,6 +35,19 @@ class CurvePoint:
     loss: float
     accuracy: float
     n_rows: int
+
+
+def point_facts(points: Sequence[CurvePoint]) -> list[dict[str, int]]:
+    """The points as they are kept: whole numbers, shares in ppm."""
+    return [
+        {
+            "n": point.n,
+            "n_rows": point.n_rows,
+            "accuracy_ppm": round(point.accuracy * PPM),
+            "loss_ppm": round(point.loss * PPM),
+        }
+        for point in points
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

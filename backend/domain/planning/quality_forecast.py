@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 
 from backend.domain.evaluation.classification import upper_place
-from backend.domain.labeling.learning_curves import HIGH, LOW, Curve, CurvePoint, fit_curve
+from backend.domain.labeling.learning_curves import HIGH, LOW, PPM, Curve, CurvePoint, fit_curve, point_facts
 from backend.domain.lifecycle import StepName
 from backend.domain.planning.estimates import Estimate
 from backend.domain.planning.own_curves import OwnCurve
 
-PPM = 1_000_000
 LEAST_PER_LABEL = 5  # rows of a label, below which a power law says too little of more rows (docs/benchmarks/curves.md)
 WIDER, FORM = 1.5, 0.01
 TIMES = (1, 2, 4)  # as many rows as there are, and more
@@ -122,16 +121,12 @@ def cost_without_teacher(estimate: Estimate) -> int:
 
 def curve_json(own: OwnCurve) -> dict[str, Any]:
     """A curve as an upload keeps it."""
-    points = [
-        {
-            "n": point.n,
-            "n_rows": point.n_rows,
-            "accuracy_ppm": round(point.accuracy * PPM),
-            "loss_ppm": round(point.loss * PPM),
-        }
-        for point in own.points
-    ]
-    return {"points": points, "n_train": own.n_train, "n_measured": own.n_measured, "n_labels": own.n_labels}
+    return {
+        "points": point_facts(own.points),
+        "n_train": own.n_train,
+        "n_measured": own.n_measured,
+        "n_labels": own.n_labels,
+    }
 
 
 def curve_from(value: Mapping[str, Any]) -> OwnCurve:
