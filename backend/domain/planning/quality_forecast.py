@@ -3,9 +3,9 @@ costs to go along that curve.
 
 An interval has three parts, put together as independent: the curves that the points allow as well (`Curve.draws`), the
 chance in which rows were there to be measured on, and a point for that a model of this form is not the truth. The first
-two are widened: alone they held the truth in 71 % of the draws from two sets, widened in 93 %, and in 93 % of the
-draws from three others (docs/benchmarks/curves.md). Rows that a teacher writes are not the customer's own: they teach
-at most as much, so that what is said of them is an upper end.
+two are widened by a factor that was chosen on two sets; docs/benchmarks/curves.md counts the truths within, on these
+and on three others. Rows that a teacher writes are not the customer's own: they teach at most as much, so that what is
+said of them is an upper end.
 """
 
 import math

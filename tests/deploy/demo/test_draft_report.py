@@ -55,7 +55,7 @@ def printed(what: object) -> str:
 
 def test_the_apis_own_words_are_shown_with_the_length_and_the_time() -> None:
     text = draft_report.of_pair(pair()).plain
-    assert all(part in text for part in ("62 tokens", OWN["summary"], OWN["accepted"], "2.3 s less"))
+    assert all(part in text for part in ("62 tokens", OWN["summary"], OWN["accepted"], "2.34 s less"))
     untimed = pair(second={"name": "desk", "drafts": OWN | {"teacher_ms_saved": None}})
     assert "teacher's time" not in draft_report.of_pair(untimed).plain
 
@@ -75,4 +75,4 @@ def test_three_kept_and_three_refused_texts_stand_side_by_side_one_a_slice_first
 
 def test_the_comparison_has_a_row_a_task() -> None:
     shown = printed(draft_report.comparison([pair(), pair(mean_tokens=12.2)]))
-    assert all(part in shown for part in ("62", "12", "$0.0015", "$0.0006", "9/10", "45.0 %", "6.0 s"))
+    assert all(part in shown for part in ("62", "12", "$0.0015", "$0.0006", "9/10", "45.0 %", "6.00 s"))

@@ -101,7 +101,7 @@ def test_the_losses_that_a_runner_reports_are_drawn_while_it_trains(row):
     }
     assert "loss 0.2500 at step 9 of 12" in text
     page = get(logged_in_for(row), f"/app/compiles/{public_id(row)}?tab=training")
-    assert f'hx-get="/app/compiles/{public_id(row)}/parts/training" hx-trigger="kolm:step-progress' in page
+    assert f'hx-get="/app/compiles/{public_id(row)}/parts/training" hx-trigger="kolm:advanced' in page
 
 
 def test_the_data_tab_has_the_labels_with_what_the_teacher_gave_them(row):

@@ -56,10 +56,12 @@ def init_at_a_terminal(home: Path, answers: Sequence[str]) -> Talk:
 
 
 def _take_terminal(handle: int) -> None:
-    """Make it the one whose Ctrl-C reaches the command."""
+    """Make it the one whose Ctrl-C reaches the command, also where the suite is a background job that ignores it."""
     import fcntl
+    import signal
     import termios
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(handle, termios.TIOCSCTTY, 0)
 
 

@@ -17,8 +17,8 @@ MEASURED = "on 60 held-out inputs"
 @pytest.mark.parametrize(
     ("status", "verdict", "quality", "next_words"),
     [
-        (CompileStatus.QUEUED, "It is queued", TO_COME, "Be told when it ends"),
-        (CompileStatus.RUNNING, "It is under way", TO_COME, "Be told when it ends"),
+        (CompileStatus.QUEUED, "It is queued", TO_COME, "Get a notification when it ends"),
+        (CompileStatus.RUNNING, "It is under way", TO_COME, "Get a notification when it ends"),
         (CompileStatus.FAILED, "It failed at labeling", UNMEASURED, "Finished steps are kept"),
         (CompileStatus.CANCELED, "It was canceled", UNMEASURED, "Resume continues"),
         (CompileStatus.EXPIRED, "It expired", UNMEASURED, "Resume it"),

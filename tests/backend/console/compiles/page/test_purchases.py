@@ -90,7 +90,7 @@ def test_a_compile_that_runs_shows_the_rounds_so_far_in_a_part_of_its_own(row):
         client = logged_in(Tenant.objects.get(id=row.tenant_id))
     page = get(client, f"/app/compiles/{public_id(row)}?tab=labels")
     assert f'hx-get="/app/compiles/{public_id(row)}/parts/labels"' in page
-    assert "kolm:step-progress" in page
+    assert "kolm:advanced" in page
 
 
 def test_labels_of_a_release_before_were_bought_at_once(row):
